@@ -1,0 +1,54 @@
+// Every byte of RAM (and VRAM) is promised here before it is taken, once, at start; printed;
+// obeyed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/error.h"
+
+namespace sluice {
+
+struct BudgetLine {
+    std::string what;    // "dense weights", "expert cache, 120 slots"
+    std::string device;  // "ram", "vram"
+    uint64_t bytes;
+};
+
+class Budget {
+ public:
+    explicit Budget(std::string device, uint64_t limit)
+        : device_(std::move(device)), limit_(limit) {}
+    // Reserves, or fails with no_memory naming what, how much is missing, and what is taken
+    // already.
+    Result<void> take(std::string_view what, uint64_t bytes);
+    uint64_t left() const { return limit_ - used_; }
+    uint64_t used() const { return used_; }
+    uint64_t limit() const { return limit_; }
+    const std::vector<BudgetLine>& lines() const { return lines_; }
+    std::string table() const;  // one line a class, sum last
+
+ private:
+    std::string device_;
+    uint64_t limit_;
+    uint64_t used_ = 0;
+    std::vector<BudgetLine> lines_;
+};
+
+// MemAvailable and the cgroup limits of this process, minus headroom: what --ram defaults to.
+uint64_t default_ram_budget();
+uint64_t available_ram();
+
+// How many expert slots `left` bytes give. "off" is 0 slots; otherwise fewer than one token's
+// working set (layers * top_k) is refused with the number needed (the cliff), and more than all
+// experts is cut.
+struct SlotRequest {
+    uint64_t slot_bytes;
+    int32_t layers, experts, top_k;
+    uint64_t left;
+};
+Result<uint32_t> plan_cache_slots(const SlotRequest& request);
+
+}  // namespace sluice

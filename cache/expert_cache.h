@@ -1,0 +1,82 @@
+// The experts in RAM: which are resident, which are on their way, who leaves.
+//
+//   demand(layer, ids)  ->  next() x ids.size(), hits first, then as reads arrive  ->  compute  ->
+//   release()
+//
+// Each handle names slot, key and generation, checked at the point of use: a slot that does not
+// hold the expert asked for is an Error, never some pointer. A slot is reused only after its last
+// release(). Debug builds fill freed slots with 0xff (scale bytes 255: NaN in the logits).
+//
+// Two kinds of slots: `cache_slots` managed by the policy, `ring_slots` that pass experts through
+// (cache off, prompt sweeps, prefetch). A decode demand reads into a cache slot, evicting by
+// policy; a sweep fills only cache slots that never held anything and otherwise passes through the
+// ring, so that a prompt does not throw the decode cache away. A prefetch reads into a ring slot
+// and moves to the cache when it is used. What a slot holds decides nothing about results.
+//
+// Engine thread only. No allocation after construction.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "cache/policy.h"
+#include "cache/stats.h"
+#include "io/expert_reader.h"
+
+namespace sluice {
+
+struct ExpertCacheOptions {
+    uint32_t cache_slots = 0;  // 0: cache off
+    uint32_t ring_slots = 8;   // at least 2
+    std::string policy = "aging-lru";
+    uint64_t seed = 0;
+};
+
+struct ExpertHandle {
+    ExpertKey key;
+    uint32_t slot = 0;
+    uint64_t generation = 0;
+};
+
+enum class DemandKind { decode, sweep };
+
+class ExpertCache {
+ public:
+    // `memory`: (cache_slots + ring_slots) * map.slot_bytes(), page aligned, already added to the
+    // ring.
+    static Result<std::unique_ptr<ExpertCache>> create(const ExpertCacheOptions& options,
+                                                       const ExpertMap& map, ReadRing& ring,
+                                                       std::span<std::byte> memory);
+    ~ExpertCache();
+
+    // The distinct experts this layer needs, in router order (decode) or any order (sweep: read in
+    // file order). Requires the last demand to be finished: every expert returned by next() and
+    // released.
+    Result<void> demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind);
+
+    // The next expert that is ready; blocks on the drive if none is. A failed read is an Error that
+    // names shard and drive; the rest of the demand is then abandoned, and the cache stays usable
+    // for a new one.
+    Result<ExpertHandle> next();
+    // Base of the slot; fails (device) if it no longer holds handle.key in that generation.
+    Result<const std::byte*> bytes(const ExpertHandle& handle) const;
+    void release(const ExpertHandle& handle);
+
+    // Guesses for a layer to come, best first: starts reads of those not resident behind every
+    // demand read, at most `count` a call. Never evicts from the cache.
+    void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
+    // Lets reads progress; call between pieces of compute.
+    Result<void> pump();
+    void token_passed();
+
+    bool resident(ExpertKey key) const;
+    const CacheStats& stats() const;
+    uint32_t cache_slots() const;
+
+ private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+    explicit ExpertCache(std::unique_ptr<Impl> impl);
+};
+
+}  // namespace sluice

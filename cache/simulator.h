@@ -1,0 +1,23 @@
+// Replays recorded routes through the same Policy and Predictor classes as the live cache, and
+// through Belady.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/route_file.h"
+#include "cache/stats.h"
+
+namespace sluice {
+
+struct SimulateOptions {
+    std::string policy = "aging-lru";  // or "belady"
+    std::string predictor = "none";
+    uint32_t slots = 0;
+    uint32_t prefetch = 0;  // guesses followed a layer
+    uint64_t seed = 0;
+};
+// Hits and misses equal those of a live run with the same options and no prefetch, to the last one.
+Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,137 @@
+// The two nouns a front-end sees: Engine (a loaded model, immutable) and Session (one timeline of
+// tokens).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/budget.h"
+#include "cache/stats.h"
+#include "engine/config.h"
+#include "engine/tokenizer.h"
+#include "io/error.h"
+#include "io/ring.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+enum class IndexKeys { own, reference };  // reference: the official decode quirk (section 3.7)
+
+struct EngineOptions {
+    std::vector<std::string> locations;  // model folders or a hub id
+    std::string revision;
+    std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:N"
+    CpuIsa isa = CpuIsa::automatic;
+    int threads = 0;
+    IoEngine io = IoEngine::automatic;
+    uint32_t ring_depth = 64;
+    ExpertTuning tuning;
+    uint64_t ram = 0;                     // bytes; 0: default_ram_budget()
+    std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
+    std::string cache_policy = "aging-lru";
+    std::string predictor = "router";
+    std::optional<uint32_t> prefetch;  // guesses a layer, 0 = off; else governed
+    int32_t context = 0;               // tokens; 0: min(model, 8192)
+    int32_t chunk = 0;                 // prompt tokens a sweep; 0: 512 or what fits
+    IndexKeys index_keys = IndexKeys::own;
+    std::string record_routes;  // file, or empty
+    uint64_t seed = 0;
+};
+
+// What a run did, for --stats, --json and the last line.
+struct RunStats {
+    CacheStats cache;
+    RingStats ring;
+    uint64_t expert_bytes = 0;  // read from the drive
+    uint64_t row_bytes = 0;
+    uint64_t rows_asked = 0, row_hits = 0;
+    uint64_t prompt_tokens = 0, decode_tokens = 0;
+    double prompt_s = 0, decode_s = 0;
+    double compute_s = 0;  // of those, in kernels
+};
+
+// Sees (and may replace) tensors of the forward pass: dumps and layer tests. Host copies; slow.
+class Probe {
+ public:
+    virtual ~Probe() = default;
+    // Names as in golden dumps: "h_in", "attn_in", "qr", "latent", "topk_rows", "candidates",
+    // "attn_out", "ffn_in", "route_ids", "route_w", "ffn_out", "h", "pre", "engram_rows",
+    // "engram_out"; layer -1: "embed", "final_norm_out", "logits". Values as fp32 (exact for bf16)
+    // or int64.
+    virtual void floats(int32_t layer, std::string_view name, std::span<const float> values) {
+        (void)layer, (void)name, (void)values;
+    }
+    virtual void integers(int32_t layer, std::string_view name, std::span<const int64_t> values) {
+        (void)layer, (void)name, (void)values;
+    }
+    // Before a layer's first mix, after Engram: h [n][H][D] and pre [n][H]; true if changed.
+    virtual bool replace(int32_t layer, std::span<float> h, std::span<float> pre) {
+        (void)layer, (void)h, (void)pre;
+        return false;
+    }
+};
+
+class Session;
+
+class Engine {
+ public:
+    // `progress` (may be empty) is told bytes done and in all; `cancel` (may be null) stops
+    // loading.
+    static Result<std::unique_ptr<Engine>> load(
+        const EngineOptions& options, const std::function<void(uint64_t, uint64_t)>& progress = {},
+        const std::atomic<bool>* cancel = nullptr);
+    ~Engine();
+    const ModelConfig& config() const;
+    const Tokenizer& tokenizer() const;
+    const EngineOptions& options() const;  // as resolved: device, context, chunk, slots
+    std::string device_name() const;
+    std::string io_name() const;  // "io_uring, O_DIRECT" and the cause of a fallback
+    const std::vector<BudgetLine>& placement() const;
+    const std::vector<std::string>& notes() const;  // unused tensors by class, fallbacks
+    uint64_t expert_bytes() const;                  // of one
+    Result<std::unique_ptr<Session>> session();     // one at a time
+
+    struct Impl;
+
+ private:
+    std::unique_ptr<Impl> impl_;
+    friend class Session;
+};
+
+class Session {
+ public:
+    ~Session();
+    // Feeds ids at the current position, in chunks of options().chunk, and returns the logits
+    // [vocab] of the last one, valid until the next call. `each` (may be empty) is told the logits
+    // of every position. On Code::interrupted (cancel), io or numerical errors the session's
+    // position is back where it was before the call, its state as then.
+    Result<std::span<const float>> feed(
+        std::span<const int32_t> ids,
+        const std::function<void(int32_t position, std::span<const float>)>& each = {});
+    int32_t position() const;
+    const std::vector<int32_t>& tokens() const;  // all fed so far
+    // Makes the session hold exactly `ids` minus the last: keeps the common prefix if state allows,
+    // else starts again; returns how many were kept. Then feed() the rest.
+    Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids);
+    void reset();
+    void set_cancel(const std::atomic<bool>* cancel);
+    void set_probe(Probe* probe);
+    void set_progress(
+        std::function<void(int32_t done, int32_t all)> progress);  // prompt tokens x layers
+    const RunStats& stats() const;
+    void clear_stats();
+
+    struct Impl;
+
+ private:
+    friend class Engine;
+    explicit Session(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// A model folder: config.json, tokenizer.json, index and shards, as downloaded.
+//
+// Accepted: a plain folder, a Hugging Face cache snapshot (files are links into blobs), its
+// repository root (models--org--name, through refs/main or `revision`), the hub id "org/name"
+// looked up in the HF cache, and several folders at once, whose shards together are the model
+// (spread over drives; a shard found in two of them is read from the first, the others are listed).
+// The index decides; without one, a lone model.safetensors is the model.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "io/error.h"
+#include "io/file.h"
+#include "io/safetensors.h"
+
+namespace sluice {
+
+struct Tensor {
+    std::string name;
+    DType dtype;
+    std::vector<uint64_t> shape;
+    uint32_t shard;   // index into shards()
+    uint64_t offset;  // absolute, in the shard
+    uint64_t bytes;
+};
+
+struct CheckpointOptions {
+    std::vector<std::string> locations;  // folders or one hub id
+    std::string revision;                // of a hub id or repository root; empty: refs/main
+    Access access = Access::direct;
+    bool headers_only = false;  // do not probe O_DIRECT
+};
+
+class Checkpoint {
+ public:
+    // Opens every shard, parses all headers in parallel, and cross-checks: a file named but absent,
+    // a tensor mapped to a file that does not declare it, a tensor declared but not in the index, a
+    // name in two shards: each its own message, naming file and tensor. Files outside the index are
+    // listed once (notes()).
+    static Result<Checkpoint> open(const CheckpointOptions& options);
+
+    const Tensor* find(std::string_view name) const;
+    // As find, but missing is an error that says which shard should have it and what to fetch.
+    Result<const Tensor*> require(std::string_view name) const;
+    const std::vector<Tensor>& tensors() const { return tensors_; }
+    const std::vector<File>& shards() const { return shards_; }
+
+    const std::string& config_text() const { return config_text_; }
+    // Empty when the folder has none.
+    const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
+    const std::filesystem::path& generation_config_path() const { return generation_config_path_; }
+    const std::filesystem::path& folder() const { return folder_; }  // the first one, resolved
+    const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+    std::vector<Tensor> tensors_;
+    std::unordered_map<std::string, uint32_t> by_name_;
+    std::vector<File> shards_;
+    std::string config_text_;
+    std::filesystem::path tokenizer_path_, generation_config_path_, folder_;
+    std::vector<std::string> notes_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// xxHash (XXH3, 64 bits): identity of bytes, not security.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace sluice {
+
+uint64_t checksum(const void* data, size_t bytes);
+std::string checksum_text(uint64_t value);  // 16 hex digits
+
+class Checksum {  // streaming
+ public:
+    Checksum();
+    ~Checksum();
+    void add(const void* data, size_t bytes);
+    uint64_t value() const;
+
+ private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

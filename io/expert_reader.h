@@ -1,0 +1,108 @@
+// Reads routed experts from the checkpoint's shards into slots.
+//
+// An expert is six tensors (codes and scales of w1, w2, w3) in one shard: two ranges when the
+// writer kept them together, up to six when it did not. The plan per expert is made once from
+// header offsets; a request queues its aligned reads on the ring, demand before prefetch, and
+// collect() reports the expert once its last byte is in.
+//
+//     request(key, slot)  -->  ring  -->  collect()  -->  {key, slot}
+//
+// Engine thread only. No allocation after construction.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "io/error.h"
+#include "io/read_plan.h"
+#include "io/ring.h"
+
+namespace sluice {
+
+struct ExpertKey {
+    int32_t layer = -1;
+    int32_t expert = -1;
+    bool operator==(const ExpertKey&) const = default;
+    auto operator<=>(const ExpertKey&) const = default;
+};
+
+// The six tensors of one expert, in this order everywhere.
+enum ExpertPart { w1_codes, w2_codes, w3_codes, w1_scales, w2_scales, w3_scales, expert_parts };
+
+struct ExpertTuning {
+    uint32_t parts = 4;            // parallel reads a range is cut in
+    uint64_t part_min = 1u << 20;  // bytes; no smaller pieces
+    uint32_t in_flight_max = 4;    // experts being read at once
+};
+
+// Where every expert is. Built by the model description (it knows the names), immutable after.
+class ExpertMap {
+ public:
+    ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& shards,
+              ExpertTuning tuning);
+    // `parts` are the six tensors; all in one shard, else unsupported.
+    Result<void> add(ExpertKey key, const std::array<const Tensor*, expert_parts>& parts);
+
+    int32_t layers() const { return layers_; }
+    int32_t experts() const { return experts_; }
+    uint64_t slot_bytes() const { return slot_bytes_; }  // of the largest, page aligned
+    uint64_t expert_bytes(ExpertKey key) const;          // payload of one
+    const ReadPlan& plan(ExpertKey key) const;           // starts[part] = offset in the slot
+    const File& file(ExpertKey key) const;
+    ByteRange range(ExpertKey key, ExpertPart part) const;  // in the file
+    const ExpertTuning& tuning() const { return tuning_; }
+
+ private:
+    struct Entry;
+    int32_t layers_, experts_;
+    uint64_t slot_bytes_ = 0;
+    const std::vector<File>* shards_;
+    ExpertTuning tuning_;
+    std::vector<std::shared_ptr<Entry>> entries_;
+};
+
+enum class Urgency { demand, prefetch };
+
+struct Arrived {
+    ExpertKey key;
+    std::byte* slot;
+    Urgency urgency;
+    std::optional<Error> error;  // then the slot's content is undefined
+};
+
+class ExpertReader {
+ public:
+    ExpertReader(ReadRing& ring, const ExpertMap& map);
+    ~ExpertReader();
+
+    // Queues a read into `slot` (map.slot_bytes(), page aligned; the reader's until collect()
+    // reports it). At most waiting_max() requests may wait. Demand reads start in the order asked,
+    // few at a time (tuning.in_flight_max); a prefetch starts only while no demand waits or is in
+    // flight, and one at a time.
+    void request(ExpertKey key, std::byte* slot, Urgency urgency);
+    static constexpr uint32_t waiting_max() { return 1024; }
+
+    // A prefetch that is wanted now: moves before all waiting prefetches and counts as demand.
+    void promote(ExpertKey key);
+    // Prefetches that have not started are dropped and reported with Code::interrupted.
+    void cancel_waiting_prefetches();
+
+    // Starts what may start. Never blocks. Call it between pieces of compute.
+    Result<void> pump();
+    // Finished experts. With `wait`, blocks until one is there unless none is asked for.
+    Result<size_t> collect(std::span<Arrived> out, bool wait);
+
+    uint32_t pending() const;  // asked for and not yet collected
+    uint32_t pending_demand() const;
+    uint64_t bytes_read() const;  // payload and widening, so far
+
+ private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,58 @@
+// A read-only file opened for uncached reads where the file system allows it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "io/error.h"
+
+namespace sluice {
+
+// What tells this file from another, or from itself after a change.
+struct FileIdentity {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    uint64_t size = 0;
+    int64_t modified_ns = 0;
+    bool operator==(const FileIdentity&) const = default;
+};
+
+enum class Access { direct, buffered };
+
+// Owns the descriptor. Move only. Opened O_DIRECT when asked for, then proved by one aligned read
+// (some file systems refuse only there); where that fails the file is reopened buffered, and one
+// line per file system names mount and type. Alignment from statx(STATX_DIOALIGN), 4096 if not
+// told.
+class File {
+ public:
+    File() = default;
+    static Result<File> open(const std::filesystem::path& path, Access wanted = Access::direct);
+    File(File&&) noexcept;
+    File& operator=(File&&) noexcept;
+    ~File();
+
+    int fd() const { return fd_; }
+    uint64_t size() const { return identity_.size; }
+    const FileIdentity& identity() const { return identity_; }
+    const std::filesystem::path& path() const { return path_; }
+    Access access() const { return access_; }
+    uint32_t alignment() const { return alignment_; }  // of offset, length and memory; power of two
+
+    // Reads exactly `length` bytes at `offset`, any alignment, through a bounce buffer where
+    // O_DIRECT needs one. EINTR and short reads are gone on with; pieces of at most 1 GiB. For
+    // headers and tools; the engine's reads go through ReadRing.
+    Result<void> read(uint64_t offset, void* to, uint64_t length) const;
+
+ private:
+    int fd_ = -1;
+    Access access_ = Access::buffered;
+    uint32_t alignment_ = 4096;
+    FileIdentity identity_;
+    std::filesystem::path path_;
+};
+
+// Whole small file as text (config.json, index). Fails above `limit` bytes.
+Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit);
+
+}  // namespace sluice

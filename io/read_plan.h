@@ -1,0 +1,39 @@
+// Pure arithmetic from byte ranges to aligned, merged, split reads. No files, no memory:
+// property-tested.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sluice {
+
+struct ByteRange {
+    uint64_t offset;
+    uint64_t length;
+    bool operator==(const ByteRange&) const = default;
+};
+
+// One aligned piece of a file, and where it lands in the destination.
+struct PlannedRead {
+    uint64_t offset;  // aligned
+    uint32_t length;  // aligned; may pass the end of the file
+    uint32_t needed;  // bytes up to the end of the file
+    uint64_t to;      // offset in the destination, aligned
+};
+
+struct ReadPlan {
+    std::vector<PlannedRead> reads;
+    std::vector<uint64_t>
+        starts;      // for each input range: where its first byte is in the destination
+    uint64_t bytes;  // destination size, aligned
+};
+
+// Plans `ranges` (any order kept, each inside the file) of one file of `file_size` bytes into one
+// destination. Each is widened to `alignment`; ranges that touch after widening and follow each
+// other are merged; each merged range is cut in at most `parts` near-equal aligned reads of at
+// least `part_min` bytes (and at most 1 GiB).
+ReadPlan plan_reads(std::span<const ByteRange> ranges, uint64_t file_size, uint32_t alignment,
+                    uint32_t parts, uint64_t part_min);
+
+}  // namespace sluice

@@ -1,0 +1,128 @@
+// Reads in flight: queue them, reap them in any order. One interface, three engines: io_uring,
+// a pool of threads with pread, and (tests) a simulated drive.
+//
+// What a finished read is: all its bytes are there. Short reads go on where they stopped, EINTR and
+// EAGAIN are asked again, a read over end-of-file delivers up to it and is complete when it
+// delivered `needed` bytes; all that is in ring.cpp, shared by the engines, which only move raw
+// completions.
+//
+// One thread queues and reaps (the engine's). No allocation after construction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "io/error.h"
+#include "io/file.h"
+
+namespace sluice {
+
+// One aligned read. `offset`, `length` and `to` obey the file's alignment (see read_plan.h).
+struct Read {
+    const File* file;  // one of those given to add_file
+    uint64_t offset;
+    std::byte* to;
+    uint32_t length;  // at most 1 GiB
+    uint32_t needed;  // bytes that must arrive: less than length only at the end of the file
+    class ReadClient* client;  // told when all of it is there, or that it failed
+    uint64_t tag;              // the client's, returned to it
+};
+
+// Several clients share one ring (expert reader, row readers, weight loader): each is told of its
+// own reads. Called from ReadRing::reap() only, never from queue() or submit(); it may queue new
+// reads.
+class ReadClient {
+ public:
+    virtual ~ReadClient() = default;
+    // `error` names file, offset, wanted, got, and what errno means; nullopt: every needed byte is
+    // in place.
+    virtual void read_done(uint64_t tag, std::optional<Error> error) = 0;
+};
+
+// The raw engine below ReadRing. submit() may be called with several reads; results come as the
+// kernel gives them: bytes read or -errno. The id is ReadRing's.
+class RingEngine {
+ public:
+    struct Raw {
+        int fd;
+        uint64_t offset;
+        std::byte* to;
+        uint32_t length;
+        uint32_t id;
+    };
+    struct RawDone {
+        uint32_t id;
+        int64_t result;
+    };
+    virtual ~RingEngine() = default;
+    virtual const char* name() const = 0;
+    virtual Result<void> add_file(int fd) = 0;                         // may register it
+    virtual Result<void> add_memory(std::span<std::byte> memory) = 0;  // may register it
+    virtual Result<void> submit(std::span<const Raw> reads) = 0;       // all of them
+    virtual Result<size_t> reap(std::span<RawDone> out, bool wait) = 0;
+};
+
+enum class IoEngine { automatic, uring, threads };
+
+struct RingOptions {
+    IoEngine engine = IoEngine::automatic;
+    uint32_t depth = 64;   // reads in flight at the most, 1..4096
+    uint32_t threads = 0;  // of the thread engine; 0: depth, at most 32
+};
+
+// Why io_uring is not used, in words: sysctl, seccomp, old kernel. Empty if it is.
+struct RingChoice {
+    std::unique_ptr<RingEngine> engine;
+    std::string cause;
+};
+// automatic falls back to threads and says why in `cause`; uring asked for by name is an error
+// then.
+Result<RingChoice> make_ring_engine(const RingOptions& options);
+Result<std::unique_ptr<RingEngine>> make_uring_engine(const RingOptions& options);
+Result<std::unique_ptr<RingEngine>> make_threads_engine(const RingOptions& options);
+
+struct RingStats {
+    uint64_t reads = 0;        // asked for by callers
+    uint64_t bytes = 0;        // delivered
+    uint64_t resubmitted = 0;  // after a short read, EINTR or EAGAIN
+    double busy_s = 0;         // time with at least one read in flight
+    double wait_s = 0;         // time a caller stood still in reap(wait)
+};
+
+class ReadRing {
+ public:
+    ReadRing(std::unique_ptr<RingEngine> engine, uint32_t depth);
+    ~ReadRing();  // waits for what is in flight
+
+    const char* engine_name() const;
+    Result<void> add_file(const File& file);
+    Result<void> add_memory(std::span<std::byte> memory);
+
+    uint32_t depth() const { return depth_; }
+    uint32_t in_flight() const { return in_flight_; }
+    uint32_t free() const { return depth_ - in_flight_; }
+
+    // Requires free() > 0. Never blocks; the read may start at once or with the next submit().
+    void queue(const Read& read);
+    Result<void> submit();
+
+    // Submits what is queued, then tells the clients of finished reads and returns how many. With
+    // `wait`, blocks until at least one is finished unless none is in flight. A failed read is its
+    // client's; the Result fails only when the ring itself is broken.
+    Result<size_t> reap(bool wait);
+
+    const RingStats& stats() const { return stats_; }
+
+ private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+    uint32_t depth_;
+    uint32_t in_flight_ = 0;
+    RingStats stats_;
+};
+
+}  // namespace sluice

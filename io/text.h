@@ -1,0 +1,45 @@
+// Small text helpers for messages: cat("shard ", 7, ": ...") and byte sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "io/error.h"
+
+namespace sluice {
+
+namespace detail {
+inline void append(std::string& out, std::string_view text) {
+    out += text;
+}
+inline void append(std::string& out, char c) {
+    out += c;
+}
+template <class T>
+requires std::is_arithmetic_v<T>
+void append(std::string& out, T value) {
+    out += std::to_string(value);
+}
+}  // namespace detail
+
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+    std::string out;
+    (detail::append(out, parts), ...);
+    return out;
+}
+
+// 7.3 GiB, 512 B: three digits, binary units.
+std::string size_text(uint64_t bytes);
+
+// "7.3GiB", "16G", "16GB", "512M", "1000000": K/M/G/T and KiB/MiB/GiB/TiB are binary, KB/MB/GB/TB
+// decimal, case ignored, fractions allowed, spaces not. Error (usage) names the text.
+Result<uint64_t> parse_size(std::string_view text);
+
+// A name from a file or a user made safe for one line of a terminal: control bytes and invalid
+// UTF-8 as \xNN, cut at 200 bytes.
+std::string printable(std::string_view text);
+
+}  // namespace sluice

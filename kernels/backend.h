@@ -1,0 +1,83 @@
+// The device: memory and the operations of kernels/ops.h, in order on one stream.
+//
+// The forward pass is written once against this class. Operations may return before they are done;
+// download() and synchronize() wait. Errors of asynchronous work come out there. One thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/error.h"
+#include "io/memory.h"
+#include "kernels/ops.h"
+
+namespace sluice {
+
+class Backend {
+ public:
+    virtual ~Backend() = default;
+    virtual std::string name() const = 0;  // "cpu (avx512-vnni, 8 threads)"
+    virtual bool host_memory()
+        const = 0;  // its memory can be read and written by the host directly
+
+    // Device memory, 256-byte aligned, freed with the backend. no_memory names purpose and sizes.
+    virtual Result<std::byte*> allocate(size_t bytes, std::string_view purpose) = 0;
+    virtual void upload(void* device, const void* host,
+                        size_t bytes) = 0;  // in stream order; host memory may be reused after
+    virtual Result<void> download(void* host, const void* device, size_t bytes) = 0;  // waits
+    virtual void copy(void* device_to, const void* device_from,
+                      size_t bytes) = 0;  // in stream order
+    virtual void fill_zero(void* device, size_t bytes) = 0;
+    virtual Result<void> synchronize() = 0;
+
+    virtual void run(const ActQuant& op) = 0;
+    virtual void run(const RopeRequant& op) = 0;
+    virtual void run(const RmsNorm& op) = 0;
+    virtual void run(const LinearFp8& op) = 0;
+    virtual void run(const LinearBf16& op) = 0;
+    virtual void run(const GroupedOutput& op) = 0;
+    virtual void run(const HyperMix& op) = 0;
+    virtual void run(const HyperCollapse& op) = 0;
+    virtual void run(const HyperExpand& op) = 0;
+    virtual void run(const SparseAttention& op) = 0;
+    virtual void run(const WindowStore& op) = 0;
+    virtual void run(const CompressPool& op) = 0;
+    virtual void run(const IndexTopk& op) = 0;
+    virtual void run(const ScaleBf16& op) = 0;
+    virtual void run(const EngramGather& op) = 0;
+    virtual void run(const EngramGate& op) = 0;
+    virtual void run(const Route& op) = 0;
+    virtual void run(const Swiglu& op) = 0;
+    virtual void run(const RoutedExpert& op) = 0;
+    virtual void run(const Combine& op) = 0;
+};
+
+enum class CpuIsa { automatic, scalar, avx2, avx512 };
+const char* isa_name(CpuIsa isa);
+// What this CPU can run; scalar is always there.
+std::vector<CpuIsa> cpu_isas();
+
+struct CpuOptions {
+    CpuIsa isa = CpuIsa::automatic;  // one the CPU lacks, asked for by name, is an error (device)
+    int threads = 0;                 // 0: the CPUs this process may use (affinity and cgroup quota)
+};
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
+int usable_cpus();
+
+// kernels/cuda or, in a CPU-only build, kernels/cuda_absent.cpp, which fails with a sentence.
+struct CudaOptions {
+    int device = 0;
+    uint64_t vram_budget = 0;  // bytes; 0: free now minus a margin
+};
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
+// Visible CUDA devices by name; empty without driver or devices. An initialisation failure with a
+// device present is an error.
+Result<std::vector<std::string>> cuda_devices();
+
+// Floats of IndexTopk::scratch for n queries over `rows` rows.
+size_t index_scratch_floats(int32_t n, int32_t rows);
+
+}  // namespace sluice

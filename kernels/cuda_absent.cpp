@@ -1,0 +1,16 @@
+// In place of kernels/cuda in a CPU-only build: asking for a GPU is an error that says why, no
+// caller has an #ifdef.
+#include "kernels/backend.h"
+
+namespace sluice {
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions&) {
+    return fail(Code::device,
+                "this build has no CUDA backend; build with -DSLUICE_CUDA=ON or use --device cpu");
+}
+
+Result<std::vector<std::string>> cuda_devices() {
+    return std::vector<std::string>{};
+}
+
+}  // namespace sluice
