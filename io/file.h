@@ -44,13 +44,26 @@ class File {
     // headers and tools; the engine's reads go through ReadRing.
     Result<void> read(uint64_t offset, void* to, uint64_t length) const;
 
+    // After a read: takes the range out of the page cache, where a read that was meant to be direct
+    // had to go through it. Otherwise nothing.
+    void forget(uint64_t offset, uint64_t length) const;
+
  private:
+    Result<void> read_aligned(uint64_t offset, std::byte* to, uint64_t length,
+                              uint64_t needed) const;
+
     int fd_ = -1;
     Access access_ = Access::buffered;
+    bool fell_back_ = false;
     uint32_t alignment_ = 4096;
     FileIdentity identity_;
     std::filesystem::path path_;
 };
+
+// How a read failed: file, offset, wanted, got, and what `number` (an errno; 0: the file ended)
+// means and calls for.
+Error read_error(const std::filesystem::path& path, uint64_t offset, uint64_t wanted, uint64_t got,
+                 int number);
 
 // Whole small file as text (config.json, index). Fails above `limit` bytes.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit);

@@ -18,10 +18,11 @@ namespace sluice {
 class Json {
  public:
     Json();
-    static Result<Json> parse(
-        std::string_view text);  // corrupt, with line and column; depth <= 128
+    // Strict JSON, with at most 128 levels and no key twice in an object. Errors are corrupt, with
+    // line and column, and safe to print.
+    static Result<Json> parse(std::string_view text);
 
-    bool is_null() const;
+    bool is_null() const;  // null or missing
     bool is_object() const;
     bool is_array() const;
     bool is_string() const;
@@ -47,10 +48,16 @@ class Json {
 
  private:
     struct Node;
-    std::shared_ptr<const Node> node_;
+    struct Builder;
+    Json(std::shared_ptr<const Node> node, std::string path);
+    std::string member_path(std::string_view key) const;
+    tl::unexpected<Error> mistyped(std::string_view expected) const;
+
+    std::shared_ptr<const Node> node_;  // null: missing
+    std::string path_;
 };
 
-// Text as a JSON string literal with quotes; invalid UTF-8 becomes U+FFFD.
+// Text as a JSON string literal with quotes; each byte of invalid UTF-8 becomes U+FFFD.
 std::string json_quote(std::string_view text);
 
 }  // namespace sluice

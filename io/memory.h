@@ -20,7 +20,8 @@ constexpr uint64_t round_down(uint64_t value, uint64_t to) {
 }
 
 // Owns one anonymous mapping, zero filled by the kernel on first touch (so only what is used counts
-// as resident). Move only. create() fails with no_memory naming `purpose` and the size.
+// as resident; huge pages are asked for). size() is `bytes` rounded up to whole pages. Move only.
+// create() fails with no_memory naming `purpose` and the size.
 class PageBuffer {
  public:
     PageBuffer() = default;
@@ -44,7 +45,8 @@ class Arena {
     Arena() = default;
     explicit Arena(std::span<std::byte> memory) : memory_(memory) {}
 
-    // nullptr when full (the caller computed the sizes: it is a bug, or a budget to report).
+    // `alignment` is a power of two, of the address. nullptr when full (the caller computed the
+    // sizes: it is a bug, or a budget to report).
     std::byte* take(size_t bytes, size_t alignment = 64);
     size_t used() const { return used_; }
     size_t size() const { return memory_.size(); }

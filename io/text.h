@@ -35,11 +35,17 @@ std::string cat(const Parts&... parts) {
 std::string size_text(uint64_t bytes);
 
 // "7.3GiB", "16G", "16GB", "512M", "1000000": K/M/G/T and KiB/MiB/GiB/TiB are binary, KB/MB/GB/TB
-// decimal, case ignored, fractions allowed, spaces not. Error (usage) names the text.
+// decimal, case ignored, fractions of a unit allowed, spaces not. Error (usage) names the text.
 Result<uint64_t> parse_size(std::string_view text);
 
-// A name from a file or a user made safe for one line of a terminal: control bytes and invalid
-// UTF-8 as \xNN, cut at 200 bytes.
+// Length in bytes of the valid UTF-8 character that `text` begins with; 0 when it begins with none.
+size_t utf8_length(std::string_view text);
+
+// A name from a file or a user made safe for one line of a terminal: control characters, those that
+// turn the writing direction, and invalid UTF-8 as \xNN, cut at 200 bytes.
 std::string printable(std::string_view text);
+
+// "Input/output error (EIO)".
+std::string errno_text(int number);
 
 }  // namespace sluice
