@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,13 +38,17 @@ class Budget {
     std::vector<BudgetLine> lines_;
 };
 
-// MemAvailable and the cgroup limits of this process, minus headroom: what --ram defaults to.
-uint64_t default_ram_budget();
-uint64_t available_ram();
+// What this process can still take: the least of MemAvailable and, for its memory cgroup and every
+// one above it (v1 or v2), limit - usage + page cache that the kernel would give up first.
+// `root` stands for "/" in tests.
+uint64_t available_ram(const std::filesystem::path& root = "/");
+// What --ram defaults to: available_ram() minus headroom, the larger of 1 GiB and 10 %, but never
+// more than half.
+uint64_t default_ram_budget(const std::filesystem::path& root = "/");
 
-// How many expert slots `left` bytes give. "off" is 0 slots; otherwise fewer than one token's
-// working set (layers * top_k) is refused with the number needed (the cliff), and more than all
-// experts is cut.
+// How many expert slots `left` bytes give. Nothing left (0: the cache is off) is 0 slots; otherwise
+// fewer than one token's working set (layers * top_k) is refused with the number needed (the cliff:
+// below it a token evicts its own experts), and more than all experts is cut.
 struct SlotRequest {
     uint64_t slot_bytes;
     int32_t layers, experts, top_k;

@@ -11,7 +11,11 @@
 // (cache off, prompt sweeps, prefetch). A decode demand reads into a cache slot, evicting by
 // policy; a sweep fills only cache slots that never held anything and otherwise passes through the
 // ring, so that a prompt does not throw the decode cache away. A prefetch reads into a ring slot
-// and moves to the cache when it is used. What a slot holds decides nothing about results.
+// and moves to the cache when it is used (slots change their role, bytes are not copied). What a
+// slot holds decides nothing about results.
+//
+// Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
+// prefetching changes none of it: the simulator replays it exactly.
 //
 // Engine thread only. No allocation after construction.
 #pragma once
@@ -25,11 +29,19 @@
 
 namespace sluice {
 
+// An optimised build does not spend memory bandwidth on it unless asked.
+#if defined(__SANITIZE_ADDRESS__) || (!defined(__OPTIMIZE__) && !defined(NDEBUG))
+inline constexpr bool poison_default = true;
+#else
+inline constexpr bool poison_default = false;
+#endif
+
 struct ExpertCacheOptions {
     uint32_t cache_slots = 0;  // 0: cache off
     uint32_t ring_slots = 8;   // at least 2
     std::string policy = "aging-lru";
     uint64_t seed = 0;
+    bool poison = poison_default;  // fill freed slots with 0xff
 };
 
 struct ExpertHandle {
@@ -56,17 +68,24 @@ class ExpertCache {
 
     // The next expert that is ready; blocks on the drive if none is. A failed read is an Error that
     // names shard and drive; the rest of the demand is then abandoned, and the cache stays usable
-    // for a new one.
+    // for a new one. Without free ring slots because the caller holds them all: an Error, not a
+    // deadlock.
     Result<ExpertHandle> next();
     // Base of the slot; fails (device) if it no longer holds handle.key in that generation.
     Result<const std::byte*> bytes(const ExpertHandle& handle) const;
+    // Every handle once; a handle that is not held (again, or after abandon()) is ignored.
     void release(const ExpertHandle& handle);
+    // Gives the rest of the demand up (the user stopped): waits for its reads in flight and takes
+    // every handle back. The caller's device work on them must be over.
+    void abandon();
 
     // Guesses for a layer to come, best first: starts reads of those not resident behind every
-    // demand read, at most `count` a call. Never evicts from the cache.
+    // demand read, at most `count` a call, as ring slots become free beyond those a demand may
+    // need. Never evicts from the cache. With count 0 the guesses are only judged (stats).
     void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
     // Lets reads progress; call between pieces of compute.
     Result<void> pump();
+    // After every forward pass: a decode step, or one chunk of a prompt.
     void token_passed();
 
     bool resident(ExpertKey key) const;

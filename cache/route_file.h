@@ -1,10 +1,21 @@
 // Recorded routes: what every token's router chose in every layer, for `sluice simulate`.
+//
+// The file, all numbers little-endian:
+//   8 bytes   "SLROUTE1"
+//   4 x u32   layers (1..1024), experts (1..65534), top_k (1..experts, at most 256), length of the
+//             model name (at most 4096)
+//   u64       bytes of one expert
+//   name      UTF-8, no terminator
+//   a token   u8 flags (1 sweep, 2 last of its chunk), 3 zero bytes, then u16 chosen
+//             [layers][top_k] and u16 guesses [layers][top_k], 65535 where there is none
+// Every token takes the same room, so a file cut short ends with a part of one, which is ignored.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cache/predictor.h"
@@ -26,8 +37,11 @@ class RouteRecorder {
     static Result<std::unique_ptr<RouteRecorder>> create(const std::filesystem::path& path,
                                                          const RouteFileHeader& header);
     ~RouteRecorder();
+    // The layers of one token, any order. At most top_k ids of each list are kept.
     void step(const RouteStep& step);
-    Result<void> token_done(bool sweep);  // sweep: part of a prompt
+    // `sweep`: part of a prompt. `chunk_end`: the last token of its forward pass; the tokens of one
+    // chunk ask for their experts together, so hits can only be replayed when it is known.
+    Result<void> token_done(bool sweep, bool chunk_end = true);
 
  private:
     struct Impl;
@@ -35,8 +49,9 @@ class RouteRecorder {
 };
 
 struct RecordedToken {
-    bool sweep;
-    std::vector<int32_t> chosen;   // [layers][top_k]
+    bool sweep = false;
+    bool chunk_end = true;
+    std::vector<int32_t> chosen;   // [layers][top_k]; -1 where a layer recorded none
     std::vector<int32_t> guesses;  // [layers][top_k], of layer + 1; -1 where none
 };
 struct RouteFile {

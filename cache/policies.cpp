@@ -1,0 +1,293 @@
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "cache/policy.h"
+#include "cache/recency.h"
+#include "io/text.h"
+
+namespace sluice {
+namespace {
+
+using Evictable = std::function<bool(uint32_t slot)>;
+
+// SplitMix64: every input bit reaches every output bit.
+uint64_t mixed(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+class Lru final : public Policy {
+ public:
+    explicit Lru(const PolicyOptions& options) : order_(options.slots, 1) {}
+    void inserted(uint32_t slot, ExpertKey) override { order_.push_back(0, slot); }
+    void touched(uint32_t slot, ExpertKey) override {
+        order_.remove(0, slot);
+        order_.push_back(0, slot);
+    }
+    void removed(uint32_t slot) override { order_.remove(0, slot); }
+    void token_passed() override {}
+    int64_t victim(const Evictable& evictable, ExpertKey) override {
+        return order_.oldest(0, evictable);
+    }
+
+ private:
+    SlotLists order_;
+};
+
+// LRU whose victim is drawn among the oldest 8 % instead of being the very oldest. A request that
+// repeats just above the cache's size makes LRU throw out each expert right before it is wanted;
+// the draw lets most of the old ones live until their turn.
+class AgingLru final : public Policy {
+ public:
+    explicit AgingLru(const PolicyOptions& options) : ages_(options.slots), seed_(options.seed) {}
+    void inserted(uint32_t slot, ExpertKey) override { ages_.push_newest(slot); }
+    void touched(uint32_t slot, ExpertKey) override {
+        ages_.remove(slot);
+        ages_.push_newest(slot);
+    }
+    void removed(uint32_t slot) override { ages_.remove(slot); }
+    void token_passed() override {
+        ++clock_;
+        draw_ = 0;
+    }
+    int64_t victim(const Evictable& evictable, ExpertKey) override {
+        const uint32_t count = ages_.count();
+        if (count == 0) return -1;
+        const uint32_t oldest = std::max<uint32_t>(1, count * oldest_percent / 100);
+        const uint64_t drawn = mixed(mixed(seed_ ^ mixed(clock_)) + draw_++);
+        const auto first = static_cast<uint32_t>(drawn % oldest);
+        for (uint32_t i = 0; i < count; ++i) {  // past those in use, towards the younger ones
+            const uint32_t slot = ages_.at((first + i) % count);
+            if (evictable(slot)) return slot;
+        }
+        return -1;
+    }
+
+ private:
+    static constexpr uint64_t oldest_percent = 8;
+    AgeRanks ages_;
+    uint64_t seed_;
+    uint64_t clock_ = 0;
+    uint64_t draw_ = 0;
+};
+
+// Least frequently used with dynamic aging: an entry's worth is its uses plus the worth of the last
+// victim when it was last used, so old fame fades without anybody walking over the entries. Equal
+// worth: the least recent one goes.
+class Lfu final : public Policy {
+ public:
+    explicit Lfu(const PolicyOptions& options)
+        : entries_(options.slots), place_(options.slots, UINT32_MAX) {
+        heap_.reserve(options.slots);
+        aside_.reserve(options.slots);
+    }
+    void inserted(uint32_t slot, ExpertKey) override {
+        entries_[slot] = {1, floor_ + 1, ++sequence_};
+        push(slot);
+    }
+    void touched(uint32_t slot, ExpertKey) override {
+        Entry& entry = entries_[slot];
+        ++entry.uses;
+        entry.worth = floor_ + entry.uses;
+        entry.last = ++sequence_;
+        sink(place_[slot]);
+    }
+    void removed(uint32_t slot) override { take(place_[slot]); }
+    void token_passed() override {}
+    int64_t victim(const Evictable& evictable, ExpertKey) override {
+        int64_t found = -1;
+        aside_.clear();
+        while (!heap_.empty() && found < 0) {
+            const uint32_t slot = heap_.front();
+            if (evictable(slot)) {
+                found = slot;
+                floor_ = std::max(floor_, entries_[slot].worth);
+            } else {
+                aside_.push_back(slot);
+                take(0);
+            }
+        }
+        for (uint32_t slot : aside_) push(slot);
+        return found;
+    }
+
+ private:
+    struct Entry {
+        uint64_t uses, worth, last;
+    };
+    bool before(uint32_t a, uint32_t b) const {
+        const Entry &x = entries_[a], &y = entries_[b];
+        return x.worth != y.worth ? x.worth < y.worth : x.last < y.last;
+    }
+    void put(uint32_t at, uint32_t slot) {
+        heap_[at] = slot;
+        place_[slot] = at;
+    }
+    void push(uint32_t slot) {
+        heap_.push_back(slot);
+        rise(static_cast<uint32_t>(heap_.size()) - 1);
+    }
+    void take(uint32_t at) {
+        place_[heap_[at]] = UINT32_MAX;
+        const uint32_t last = heap_.back();
+        heap_.pop_back();
+        if (at == heap_.size()) return;
+        put(at, last);
+        rise(at);
+        sink(place_[last]);
+    }
+    void rise(uint32_t at) {
+        const uint32_t slot = heap_[at];
+        for (; at > 0 && before(slot, heap_[(at - 1) / 2]); at = (at - 1) / 2) {
+            put(at, heap_[(at - 1) / 2]);
+        }
+        put(at, slot);
+    }
+    void sink(uint32_t at) {
+        const uint32_t slot = heap_[at];
+        const auto size = static_cast<uint32_t>(heap_.size());
+        while (2 * at + 1 < size) {
+            uint32_t child = 2 * at + 1;
+            if (child + 1 < size && before(heap_[child + 1], heap_[child])) ++child;
+            if (!before(heap_[child], slot)) break;
+            put(at, heap_[child]);
+            at = child;
+        }
+        put(at, slot);
+    }
+
+    std::vector<Entry> entries_;   // [slots]
+    std::vector<uint32_t> place_;  // [slots]: where in the heap
+    std::vector<uint32_t> heap_, aside_;
+    uint64_t floor_ = 0;
+    uint64_t sequence_ = 0;
+};
+
+// Segmented LRU: an expert must be used twice to be protected (80 % of the slots), so that a run
+// of experts seen once cannot empty the cache.
+class Slru final : public Policy {
+ public:
+    explicit Slru(const PolicyOptions& options)
+        : order_(options.slots, 2),
+          list_(options.slots, probation),
+          protected_max_(static_cast<uint32_t>(uint64_t{options.slots} * 80 / 100)) {}
+    void inserted(uint32_t slot, ExpertKey) override { append(slot, probation); }
+    void touched(uint32_t slot, ExpertKey) override {
+        order_.remove(list_[slot], slot);
+        append(slot, protected_);
+        if (order_.size(protected_) <= protected_max_) return;
+        const auto oldest = static_cast<uint32_t>(order_.front(protected_));
+        order_.remove(protected_, oldest);
+        append(oldest, probation);
+    }
+    void removed(uint32_t slot) override { order_.remove(list_[slot], slot); }
+    void token_passed() override {}
+    int64_t victim(const Evictable& evictable, ExpertKey) override {
+        const int64_t slot = order_.oldest(probation, evictable);
+        return slot >= 0 ? slot : order_.oldest(protected_, evictable);
+    }
+
+ private:
+    enum : uint8_t { probation, protected_ };
+    void append(uint32_t slot, uint8_t list) {
+        list_[slot] = list;
+        order_.push_back(list, slot);
+    }
+    SlotLists order_;
+    std::vector<uint8_t> list_;
+    uint32_t protected_max_;
+};
+
+// One LRU a layer, each with its share of the slots: layers cannot starve each other.
+class LayerLru final : public Policy {
+ public:
+    explicit LayerLru(const PolicyOptions& options)
+        : order_(options.slots, static_cast<uint32_t>(options.layers)),
+          layer_(options.slots, 0),
+          used_(options.slots, 0),
+          layers_(static_cast<uint32_t>(options.layers)),
+          slots_(options.slots) {}
+    void inserted(uint32_t slot, ExpertKey key) override { append(slot, key); }
+    void touched(uint32_t slot, ExpertKey key) override {
+        order_.remove(layer_[slot], slot);
+        append(slot, key);
+    }
+    void removed(uint32_t slot) override { order_.remove(layer_[slot], slot); }
+    void token_passed() override {}
+    int64_t victim(const Evictable& evictable, ExpertKey wanted) override {
+        const auto own = static_cast<uint32_t>(wanted.layer);
+        if (order_.size(own) >= quota(own)) {
+            const int64_t slot = order_.oldest(own, evictable);
+            if (slot >= 0) return slot;
+        }
+        // The oldest of the layers above their share; where none may go, the oldest of all.
+        const int64_t slot = oldest_of_layers(evictable, true);
+        return slot >= 0 ? slot : oldest_of_layers(evictable, false);
+    }
+
+ private:
+    uint32_t quota(uint32_t layer) const {
+        return slots_ / layers_ + (layer < slots_ % layers_ ? 1 : 0);
+    }
+    int64_t oldest_of_layers(const Evictable& evictable, bool above_quota) const {
+        int64_t oldest = -1;
+        for (uint32_t layer = 0; layer < layers_; ++layer) {
+            if (above_quota && order_.size(layer) <= quota(layer)) continue;
+            const int64_t slot = order_.oldest(layer, evictable);
+            if (slot < 0) continue;
+            if (oldest < 0 || used_[static_cast<size_t>(slot)] < used_[static_cast<size_t>(oldest)])
+                oldest = slot;
+        }
+        return oldest;
+    }
+    void append(uint32_t slot, ExpertKey key) {
+        layer_[slot] = static_cast<uint32_t>(key.layer);
+        used_[slot] = ++sequence_;
+        order_.push_back(layer_[slot], slot);
+    }
+    SlotLists order_;
+    std::vector<uint32_t> layer_;
+    std::vector<uint64_t> used_;
+    uint32_t layers_, slots_;
+    uint64_t sequence_ = 0;
+};
+
+template <class Kind>
+std::unique_ptr<Policy> make(const PolicyOptions& options) {
+    return std::make_unique<Kind>(options);
+}
+
+struct PolicyKind {
+    const char* name;
+    std::unique_ptr<Policy> (*make)(const PolicyOptions& options);
+};
+constexpr std::array<PolicyKind, 5> kinds = {{
+    {"aging-lru", make<AgingLru>},
+    {"lru", make<Lru>},
+    {"lfu", make<Lfu>},
+    {"slru", make<Slru>},
+    {"layer-lru", make<LayerLru>},
+}};
+
+}  // namespace
+
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
+    assert(options.layers > 0);
+    std::string known;
+    for (const PolicyKind& kind : kinds) {
+        if (name == kind.name) return kind.make(options);
+        known += cat(known.empty() ? "" : ", ", kind.name);
+    }
+    return fail(Code::usage, cat("unknown cache policy '", printable(name), "'; known: ", known));
+}
+
+std::vector<std::string> policy_names() {
+    std::vector<std::string> names;
+    for (const PolicyKind& kind : kinds) names.emplace_back(kind.name);
+    return names;
+}
+
+}  // namespace sluice
