@@ -263,9 +263,9 @@ struct Swiglu {
 // A linear with an FP4 weight: block b of 32 inputs gives the exact integer
 //   I = sum over 32 of e4m3_to_int(q) * e2m1_to_twice(w)            (|I| < 2^27)
 // and the term ((fp32(I) * s_x') * s_w, s_x' = 2^(byte - 127 - 10) (NaN if byte is 255), s_w =
-// e8m0_to_float(scale byte). EIGHT lanes: lane l = b mod 8 adds its terms in ascending b, from 0; then the
-// tree v[i] += v[i + 4], 2, 1. y = bf16(v[0]). (Eight: one AVX2 register, and few enough accumulators
-// for a tensor-core tile.)
+// e8m0_to_float(scale byte). EIGHT lanes: lane l = b mod 8 adds its terms in ascending b, from 0;
+// then the tree v[i] += v[i + 4], 2, 1. y = bf16(v[0]). (Eight: one AVX2 register, and few enough
+// accumulators for a tensor-core tile.)
 //   g = w1 x, u = w3 x, a = Swiglu(g, u, weight), y = w2 a.
 // Row r reads token rows[r] of x with weight weights[r], and writes out + slots[r] * D.
 struct RoutedExpert {

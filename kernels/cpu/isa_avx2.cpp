@@ -1,0 +1,10 @@
+#define SLUICE_ISA avx2
+#include "kernels/cpu/bodies.h"
+
+namespace sluice::cpu {
+
+const Table& table_avx2() {
+    return avx2::table;
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernels/reference.h"
+#include "kernels/reference/blocks.h"
+
+namespace sluice::reference {
+
+void run(const Route& op) {
+    int32_t experts = op.gate.rows, dim = op.gate.cols;
+    std::vector<float> score(experts), biased(experts);
+    std::vector<int32_t> order(experts);
+    for (int32_t i = 0; i < op.n; ++i) {
+        bool nan = false;
+        for (int32_t e = 0; e < experts; ++e) {
+            float z = (float)dot(op.gate.data + (size_t)e * dim, op.x + (size_t)i * dim, dim);
+            score[e] = std::sqrt(softplus_f32(z));
+            biased[e] = score[e] + op.bias[e];
+            nan = nan || std::isnan(biased[e]);
+            order[e] = e;
+        }
+        if (!nan)
+            std::stable_sort(order.begin(), order.end(),
+                             [&](int32_t a, int32_t b) { return biased[a] > biased[b]; });
+        float sum = 0;
+        for (int32_t j = 0; j < op.k; ++j) sum = sum + score[order[j]];
+        for (int32_t j = 0; j < op.k; ++j) {
+            float w = op.k > 1 ? score[order[j]] / (sum + 1e-20f) : score[order[j]];
+            op.ids[(size_t)i * op.k + j] = nan ? -1 : order[j];
+            op.weights[(size_t)i * op.k + j] = nan ? nan_f32 : w * op.scale;
+        }
+    }
+}
+
+}  // namespace sluice::reference
