@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -38,8 +39,10 @@ class Checkpoint {
  public:
     // Opens every shard, parses all headers in parallel, and cross-checks: a file named but absent,
     // a tensor mapped to a file that does not declare it, a tensor declared but not in the index, a
-    // name in two shards: each its own message, naming file and tensor. Files outside the index are
-    // listed once (notes()).
+    // name in two shards: each its own message, naming file and tensor, and how to fetch what is
+    // needed. config.json missing, unreadable, empty or not JSON text at all is its own error; so
+    // is a tokenizer.json or generation_config.json that is a pointer file or empty (missing is
+    // fine here). Files outside the index are listed once (notes()).
     static Result<Checkpoint> open(const CheckpointOptions& options);
 
     const Tensor* find(std::string_view name) const;
@@ -54,13 +57,18 @@ class Checkpoint {
     const std::filesystem::path& generation_config_path() const { return generation_config_path_; }
     const std::filesystem::path& folder() const { return folder_; }  // the first one, resolved
     const std::vector<std::string>& notes() const { return notes_; }
+    // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to get a file of this model
+    // again, for messages about one.
+    std::string cure(const std::string& file) const;
 
  private:
-    std::vector<Tensor> tensors_;
-    std::unordered_map<std::string, uint32_t> by_name_;
+    friend class CheckpointOpener;
+    std::vector<Tensor> tensors_;                             // by shard, then by offset
+    std::unordered_map<std::string_view, uint32_t> by_name_;  // views into tensors_
     std::vector<File> shards_;
     std::string config_text_;
     std::filesystem::path tokenizer_path_, generation_config_path_, folder_;
+    std::string repository_;
     std::vector<std::string> notes_;
 };
 

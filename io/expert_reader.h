@@ -7,12 +7,13 @@
 //
 //     request(key, slot)  -->  ring  -->  collect()  -->  {key, slot}
 //
-// Engine thread only. No allocation after construction.
+// Engine thread only. No allocation after construction. The ring must know the files (add_file).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,14 +43,17 @@ struct ExpertTuning {
 // Where every expert is. Built by the model description (it knows the names), immutable after.
 class ExpertMap {
  public:
+    // `shards` outlives the map (moving the Checkpoint that owns them is fine).
     ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& shards,
               ExpertTuning tuning);
-    // `parts` are the six tensors; all in one shard, else unsupported.
+    // `parts` are the six tensors; all in one shard, else unsupported; none empty. An expert is
+    // added once.
     Result<void> add(ExpertKey key, const std::array<const Tensor*, expert_parts>& parts);
 
     int32_t layers() const { return layers_; }
     int32_t experts() const { return experts_; }
     uint64_t slot_bytes() const { return slot_bytes_; }  // of the largest, page aligned
+    bool has(ExpertKey key) const;                       // the others require it
     uint64_t expert_bytes(ExpertKey key) const;          // payload of one
     const ReadPlan& plan(ExpertKey key) const;           // starts[part] = offset in the slot
     const File& file(ExpertKey key) const;
@@ -57,12 +61,18 @@ class ExpertMap {
     const ExpertTuning& tuning() const { return tuning_; }
 
  private:
-    struct Entry;
+    struct Entry {
+        ReadPlan plan;
+        const File* file = nullptr;  // null: not added
+        std::array<ByteRange, expert_parts> ranges = {};
+    };
+    const Entry& entry(ExpertKey key) const;
+
     int32_t layers_, experts_;
     uint64_t slot_bytes_ = 0;
-    const std::vector<File>* shards_;
+    std::span<const File> shards_;
     ExpertTuning tuning_;
-    std::vector<std::shared_ptr<Entry>> entries_;
+    std::vector<Entry> entries_;  // [layers][experts]
 };
 
 enum class Urgency { demand, prefetch };
@@ -86,7 +96,9 @@ class ExpertReader {
     void request(ExpertKey key, std::byte* slot, Urgency urgency);
     static constexpr uint32_t waiting_max() { return 1024; }
 
-    // A prefetch that is wanted now: moves before all waiting prefetches and counts as demand.
+    // A prefetch that is wanted now: waits behind the demand reads asked for so far, before all
+    // prefetches, and counts as demand; one that is being read counts as demand at once. No effect
+    // on other keys.
     void promote(ExpertKey key);
     // Prefetches that have not started are dropped and reported with Code::interrupted.
     void cancel_waiting_prefetches();
@@ -98,7 +110,7 @@ class ExpertReader {
 
     uint32_t pending() const;  // asked for and not yet collected
     uint32_t pending_demand() const;
-    uint64_t bytes_read() const;  // payload and widening, so far
+    uint64_t bytes_read() const;  // payload and widening of the finished ones
 
  private:
     struct Impl;

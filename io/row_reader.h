@@ -2,7 +2,8 @@
 // is two small ranges; each is widened to the file's alignment, equal aligned blocks are read once.
 //
 // Row ids are known from token ids alone: request() before layer 0, wait() where they are needed.
-// Engine thread only.
+// Engine thread only. No allocation after construction. Memory: 48 bytes a row of rows_max and a
+// staging area of 64 KiB for each read in flight, at most half of the ring's depth.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,13 @@ class RowReader {
 
     // Starts reading `rows` (distinct, each < table.rows) into codes [n][codes_bytes] and scales
     // [n][scales_bytes]. One request at a time. Reads beyond the ring's depth start in wait().
+    // Requires that wait() was called for the one before.
     Result<void> request(std::span<const uint64_t> rows, uint8_t* codes, uint8_t* scales);
-    // Blocks until every row of the request is in place.
+    // Blocks until every row of the request is in place. An error names the row; the reader is
+    // free for the next request then too. Nothing to do without a request.
     Result<void> wait();
 
-    uint64_t bytes_read() const;
+    uint64_t bytes_read() const;  // payload and widening
 
  private:
     struct Impl;
