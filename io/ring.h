@@ -6,7 +6,7 @@
 // delivered `needed` bytes; all that is in ring.cpp, shared by the engines, which only move raw
 // completions.
 //
-// One thread queues and reaps (the engine's). No allocation after construction.
+// One thread makes the ring, queues and reaps (the engine's). No allocation after construction.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Read {
 
 // Several clients share one ring (expert reader, row readers, weight loader): each is told of its
 // own reads. Called from ReadRing::reap() only, never from queue() or submit(); it may queue new
-// reads.
+// reads, but not reap.
 class ReadClient {
  public:
     virtual ~ReadClient() = default;
@@ -60,9 +60,12 @@ class RingEngine {
     };
     virtual ~RingEngine() = default;
     virtual const char* name() const = 0;
-    virtual Result<void> add_file(int fd) = 0;                         // may register it
-    virtual Result<void> add_memory(std::span<std::byte> memory) = 0;  // may register it
-    virtual Result<void> submit(std::span<const Raw> reads) = 0;       // all of them
+    // Both may register what they are given, and go on without where that is refused.
+    virtual Result<void> add_file(int fd) = 0;
+    virtual Result<void> add_memory(std::span<std::byte> memory) = 0;
+    virtual Result<void> submit(std::span<const Raw> reads) = 0;  // all of them, at most `depth`
+    // Fills `out` (not empty) and returns how many. With `wait`, which requires a read in flight,
+    // at least one.
     virtual Result<size_t> reap(std::span<RawDone> out, bool wait) = 0;
 };
 
@@ -74,13 +77,14 @@ struct RingOptions {
     uint32_t threads = 0;  // of the thread engine; 0: depth, at most 32
 };
 
-// Why io_uring is not used, in words: sysctl, seccomp, old kernel. Empty if it is.
 struct RingChoice {
     std::unique_ptr<RingEngine> engine;
+    // Why io_uring is not used, in words: sysctl, seccomp, old kernel. Empty if it is or was not
+    // asked for.
     std::string cause;
 };
 // automatic falls back to threads and says why in `cause`; uring asked for by name is an error
-// then.
+// then. Each engine is proved by one read before it is returned.
 Result<RingChoice> make_ring_engine(const RingOptions& options);
 Result<std::unique_ptr<RingEngine>> make_uring_engine(const RingOptions& options);
 Result<std::unique_ptr<RingEngine>> make_threads_engine(const RingOptions& options);
@@ -98,7 +102,13 @@ class ReadRing {
     ReadRing(std::unique_ptr<RingEngine> engine, uint32_t depth);
     ~ReadRing();  // waits for what is in flight
 
+    ReadRing(const ReadRing&) = delete;
+    ReadRing& operator=(const ReadRing&) = delete;
+
     const char* engine_name() const;
+    // The file, its File object where it is, and the memory must outlive the ring: the kernel keeps
+    // hold of both, and a descriptor or address used again would be taken for the first.
+    // Memory that was not added works too, a little slower.
     Result<void> add_file(const File& file);
     Result<void> add_memory(std::span<std::byte> memory);
 
@@ -106,22 +116,28 @@ class ReadRing {
     uint32_t in_flight() const { return in_flight_; }
     uint32_t free() const { return depth_ - in_flight_; }
 
-    // Requires free() > 0. Never blocks; the read may start at once or with the next submit().
+    // Requires free() > 0. Never blocks; the read starts with the next submit() or reap().
     void queue(const Read& read);
     Result<void> submit();
 
     // Submits what is queued, then tells the clients of finished reads and returns how many. With
-    // `wait`, blocks until at least one is finished unless none is in flight. A failed read is its
-    // client's; the Result fails only when the ring itself is broken.
+    // `wait`, blocks until at least one is finished unless none is in flight. Reads that clients
+    // queue meanwhile are submitted before it returns. A failed read is its client's; the Result
+    // fails only when the ring itself is broken, for good.
     Result<size_t> reap(bool wait);
 
     const RingStats& stats() const { return stats_; }
 
  private:
     struct Impl;
+    // What becomes of a raw completion: the read goes on, or its client is told.
+    bool advance(uint32_t id, int64_t result);
+    void resubmit(uint32_t id);
+    void finish(uint32_t id, std::optional<Error> error);
+
     std::unique_ptr<Impl> impl_;
     uint32_t depth_;
-    uint32_t in_flight_ = 0;
+    uint32_t in_flight_ = 0;  // queued ones included
     RingStats stats_;
 };
 

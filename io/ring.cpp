@@ -1,0 +1,228 @@
+#include "io/ring.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "io/memory.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t read_max = uint32_t{1} << 30;
+// In a row, without a byte of progress; from `tries_fast` on with a pause, so that a kernel short
+// of memory has a fifth of a second to find some.
+constexpr uint32_t tries_max = 200;
+constexpr uint32_t tries_fast = 20;
+constexpr auto pause = std::chrono::milliseconds(1);
+
+double seconds(Clock::duration duration) {
+    return std::chrono::duration<double>(duration).count();
+}
+
+bool file_ends_before(const File& file, uint64_t offset) {
+    struct stat info;
+    return fstat(file.fd(), &info) == 0 && static_cast<uint64_t>(info.st_size) < offset;
+}
+
+}  // namespace
+
+struct ReadRing::Impl {
+    struct Slot {
+        Read read;
+        uint32_t begin;  // where the last submission started, in the read
+        uint32_t done;   // bytes in place
+        uint32_t tries;
+    };
+    std::unique_ptr<RingEngine> engine;
+    std::vector<Slot> slots;
+    std::vector<uint32_t> free_ids;
+    std::vector<RingEngine::Raw> pending;
+    std::vector<RingEngine::RawDone> done;
+    Clock::time_point busy_since;
+    std::optional<Error> broken;
+};
+
+ReadRing::ReadRing(std::unique_ptr<RingEngine> engine, uint32_t depth)
+    : impl_(std::make_unique<Impl>()), depth_(depth) {
+    assert(engine != nullptr && depth > 0);
+    impl_->engine = std::move(engine);
+    impl_->slots.resize(depth);
+    impl_->pending.reserve(depth);
+    impl_->done.resize(depth);
+    for (uint32_t id = depth; id > 0; --id) impl_->free_ids.push_back(id - 1);
+}
+
+ReadRing::~ReadRing() {
+    size_t running = in_flight_ - impl_->pending.size();
+    while (running > 0 && !impl_->broken) {
+        const auto reaped = impl_->engine->reap(impl_->done, true);
+        if (!reaped) break;
+        running -= *reaped;
+    }
+}
+
+const char* ReadRing::engine_name() const {
+    return impl_->engine->name();
+}
+
+Result<void> ReadRing::add_file(const File& file) {
+    auto added = impl_->engine->add_file(file.fd());
+    if (!added) return within(printable(file.path().native()), std::move(added).error());
+    return {};
+}
+
+Result<void> ReadRing::add_memory(std::span<std::byte> memory) {
+    return impl_->engine->add_memory(memory);
+}
+
+void ReadRing::queue(const Read& read) {
+    assert(free() > 0);
+    assert(read.length > 0 && read.length <= read_max && read.needed <= read.length);
+    const uint64_t alignment = read.file->alignment();
+    assert(read.offset % alignment == 0 && read.length % alignment == 0);
+    assert(reinterpret_cast<uintptr_t>(read.to) % std::min<uint64_t>(alignment, page_size) == 0);
+    if (in_flight_ == 0) impl_->busy_since = Clock::now();
+    const uint32_t id = impl_->free_ids.back();
+    impl_->free_ids.pop_back();
+    impl_->slots[id] = {.read = read, .begin = 0, .done = 0, .tries = 0};
+    ++in_flight_;
+    ++stats_.reads;
+    resubmit(id);
+}
+
+void ReadRing::resubmit(uint32_t id) {
+    Impl::Slot& slot = impl_->slots[id];
+    const Read& read = slot.read;
+    // A direct read that stopped inside a block starts again at the front of that block.
+    const uint32_t step = read.file->access() == Access::direct ? read.file->alignment() : 1;
+    slot.begin = slot.done / step * step;
+    impl_->pending.push_back({.fd = read.file->fd(),
+                              .offset = read.offset + slot.begin,
+                              .to = read.to + slot.begin,
+                              .length = read.length - slot.begin,
+                              .id = id});
+}
+
+Result<void> ReadRing::submit() {
+    if (impl_->broken) return tl::unexpected(*impl_->broken);
+    if (impl_->pending.empty()) return {};
+    auto submitted = impl_->engine->submit(impl_->pending);
+    if (!submitted) {
+        impl_->broken = submitted.error();
+        return submitted;
+    }
+    impl_->pending.clear();
+    return {};
+}
+
+Result<size_t> ReadRing::reap(bool wait) {
+    if (auto submitted = submit(); !submitted) return tl::unexpected(submitted.error());
+    size_t finished = 0;
+    while (in_flight_ > 0) {
+        const bool block = wait && finished == 0;
+        const auto before = Clock::now();
+        const auto reaped = impl_->engine->reap(impl_->done, block);
+        const auto after = Clock::now();
+        if (!reaped) {
+            impl_->broken = reaped.error();
+            return tl::unexpected(reaped.error());
+        }
+        if (block) stats_.wait_s += seconds(after - before);
+        stats_.busy_s += seconds(after - impl_->busy_since);
+        impl_->busy_since = after;
+        for (size_t i = 0; i < *reaped; ++i) {
+            const auto [id, result] = impl_->done[i];
+            if (advance(id, result)) ++finished;
+        }
+        if (auto submitted = submit(); !submitted) return tl::unexpected(submitted.error());
+        if (!wait || finished > 0) break;
+    }
+    return finished;
+}
+
+bool ReadRing::advance(uint32_t id, int64_t result) {
+    Impl::Slot& slot = impl_->slots[id];
+    const Read& read = slot.read;
+    const auto error = [&](int number) {
+        return read_error(read.file->path(), read.offset, read.needed, slot.done, number);
+    };
+    const int number = result < 0 ? static_cast<int>(-result) : 0;
+    if (number != 0 && number != EINTR && number != EAGAIN) {
+        finish(id, error(number));
+        return true;
+    }
+    const uint64_t reached = slot.begin + (number == 0 ? static_cast<uint64_t>(result) : 0);
+    assert(reached <= read.length);
+    if (reached > slot.done) {
+        slot.done = static_cast<uint32_t>(reached);
+        slot.tries = 0;
+    } else {
+        ++slot.tries;
+    }
+    if (slot.done >= read.needed) {
+        finish(id, std::nullopt);
+        return true;
+    }
+    // Nothing, or nothing new where a direct read can only give whole blocks: the end of the file?
+    const bool stuck = number == 0 && slot.tries > 0;
+    if (result == 0 || (stuck && file_ends_before(*read.file, read.offset + read.needed))) {
+        finish(id, error(0));
+        return true;
+    }
+    if (slot.tries > tries_max) {
+        finish(id, error(number == 0 ? EIO : number));
+        return true;
+    }
+    if (number == EAGAIN && slot.tries > tries_fast) std::this_thread::sleep_for(pause);
+    ++stats_.resubmitted;
+    resubmit(id);
+    return false;
+}
+
+void ReadRing::finish(uint32_t id, std::optional<Error> error) {
+    const Read read = impl_->slots[id].read;
+    read.file->forget(read.offset, read.length);
+    if (!error) {
+        // Past the end of the file: whatever a drive or an earlier read left there, once and for
+        // all the same bytes.
+        std::memset(read.to + read.needed, 0, read.length - read.needed);
+        stats_.bytes += read.needed;
+    }
+    impl_->free_ids.push_back(id);
+    --in_flight_;
+    read.client->read_done(read.tag, std::move(error));
+}
+
+Result<RingChoice> make_ring_engine(const RingOptions& options) {
+    if (options.depth < 1 || options.depth > 4096) {
+        return fail(Code::usage, cat("reads in flight: ", options.depth, " is not within 1..4096"));
+    }
+    RingChoice choice;
+    if (options.engine != IoEngine::threads) {
+        auto uring = make_uring_engine(options);
+        if (uring) {
+            choice.engine = std::move(*uring);
+            return choice;
+        }
+        if (options.engine == IoEngine::uring) return tl::unexpected(std::move(uring).error());
+        choice.cause = std::move(uring).error().message;
+    }
+    auto threads = make_threads_engine(options);
+    if (!threads) return tl::unexpected(std::move(threads).error());
+    choice.engine = std::move(*threads);
+    return choice;
+}
+
+}  // namespace sluice
