@@ -1,0 +1,69 @@
+#include "cache/slot_pool.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+SlotPool::SlotPool(std::span<std::byte> memory, const ExpertMap& map, uint32_t cache_slots,
+                   uint32_t ring_slots, bool poison)
+    : memory_(memory),
+      slot_bytes_(map.slot_bytes()),
+      experts_(static_cast<size_t>(map.experts())),
+      poison_(poison),
+      slots_(cache_slots + ring_slots),
+      slot_of_(static_cast<size_t>(map.layers()) * experts_, none),
+      slot_of_entry_(cache_slots) {
+    for (uint32_t entry = 0; entry < cache_slots; ++entry) {
+        slot_of_entry_[entry] = entry;
+        slots_[entry].cached = true;
+    }
+    ring_.reserve(ring_slots);
+    for (uint32_t slot = size(); slot-- > cache_slots;) ring_.push_back(slot);
+    ring_free_ = ring_;
+}
+
+uint32_t SlotPool::take_ring_slot() {
+    const uint32_t number = ring_free_.back();
+    ring_free_.pop_back();
+    return number;
+}
+
+void SlotPool::give_back(uint32_t number) {
+    assert(!slots_[number].cached);
+    slots_[number].guessed = false;
+    vacate(number);
+    ring_free_.push_back(number);
+}
+
+void SlotPool::start(uint32_t number, ExpertKey key, uint64_t demand) {
+    Slot& slot = slots_[number];
+    assert(slot.state == SlotState::empty && find(key) == none);
+    slot.key = key;
+    slot.state = SlotState::reading;
+    slot.read_at = demand;
+    slot_of_[index(key)] = number;
+}
+
+void SlotPool::vacate(uint32_t number) {
+    Slot& slot = slots_[number];
+    assert(slot.pins == 0 && slot.state != SlotState::reading);
+    if (slot.state == SlotState::empty) return;
+    slot_of_[index(slot.key)] = none;
+    slot.key = ExpertKey{};
+    slot.state = SlotState::empty;
+    slot.item = Slot::no_item;
+    ++slot.generation;
+    if (poison_) std::memset(memory(number), 0xff, slot_bytes_);
+}
+
+void SlotPool::seat(uint32_t number, int64_t entry) {
+    uint32_t& of_entry = slot_of_entry_[static_cast<size_t>(entry)];
+    assert(!slots_[number].cached && slots_[of_entry].state == SlotState::empty);
+    slots_[of_entry].cached = false;
+    slots_[number].cached = true;
+    *std::find(ring_.begin(), ring_.end(), number) = of_entry;
+    ring_free_.push_back(of_entry);
+    of_entry = number;
+}
+
+}  // namespace sluice

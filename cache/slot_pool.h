@@ -1,0 +1,78 @@
+// The slots of the expert cache: memory, what each holds, and which ones are the ring's.
+//
+// Every slot is either an entry's (cached) or one of the ring; seat() exchanges the roles of two,
+// so the number of ring slots never changes and no bytes move. Taking a slot away from its expert
+// counts its generation up, so that a handle from before no longer fits.
+#pragma once
+
+#include <cassert>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "io/expert_reader.h"
+
+namespace sluice {
+
+enum class SlotState : uint8_t { empty, reading, ready };
+
+struct Slot {
+    static constexpr uint32_t no_item = UINT32_MAX;
+
+    ExpertKey key;
+    uint64_t generation = 0;
+    uint64_t read_at = 0;     // number of the demand for which, or after which, it was read
+    uint32_t pins = 0;        // handles given out
+    uint32_t item = no_item;  // of the demand that waits for it
+    SlotState state = SlotState::empty;
+    bool cached = false;   // belongs to an entry of the tier
+    bool guessed = false;  // prefetched and not used so far
+};
+
+class SlotPool {
+ public:
+    static constexpr uint32_t none = UINT32_MAX;
+
+    SlotPool(std::span<std::byte> memory, const ExpertMap& map, uint32_t cache_slots,
+             uint32_t ring_slots, bool poison);
+
+    uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
+    Slot& operator[](uint32_t number) { return slots_[number]; }
+    const Slot& operator[](uint32_t number) const { return slots_[number]; }
+    std::byte* memory(uint32_t number) const { return memory_.data() + number * slot_bytes_; }
+    uint32_t number_of(const std::byte* memory) const {
+        return static_cast<uint32_t>(static_cast<uint64_t>(memory - memory_.data()) / slot_bytes_);
+    }
+    // The slot that holds `key` or is being read for it; none.
+    uint32_t find(ExpertKey key) const { return slot_of_[index(key)]; }
+    uint32_t of_entry(int64_t entry) const { return slot_of_entry_[static_cast<size_t>(entry)]; }
+
+    // The ring slots, in no order, and those of them that are empty and not taken.
+    std::span<const uint32_t> ring() const { return ring_; }
+    uint32_t ring_free() const { return static_cast<uint32_t>(ring_free_.size()); }
+    uint32_t take_ring_slot();        // requires ring_free() > 0
+    void give_back(uint32_t number);  // vacates a ring slot
+
+    // An empty slot is about to be read into.
+    void start(uint32_t number, ExpertKey key, uint64_t demand);
+    // The slot holds nothing any more, and stays where it belongs.
+    void vacate(uint32_t number);
+    // The ring slot becomes the entry's, and the entry's (empty) slot a free one of the ring.
+    void seat(uint32_t number, int64_t entry);
+
+ private:
+    size_t index(ExpertKey key) const {
+        return static_cast<size_t>(key.layer) * experts_ + static_cast<size_t>(key.expert);
+    }
+
+    std::span<std::byte> memory_;
+    uint64_t slot_bytes_;
+    size_t experts_;
+    bool poison_;
+    std::vector<Slot> slots_;              // by place in memory
+    std::vector<uint32_t> slot_of_;        // [layers * experts]
+    std::vector<uint32_t> slot_of_entry_;  // [cache_slots]
+    std::vector<uint32_t> ring_, ring_free_;
+};
+
+}  // namespace sluice
