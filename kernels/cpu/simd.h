@@ -104,6 +104,10 @@ SLUICE_LANE i32x16 operator|(i32x16 a, i32x16 b) {
     SLUICE_EACH a.part[p] |= b.part[p];
     return a;
 }
+SLUICE_LANE i32x16 operator^(i32x16 a, i32x16 b) {
+    SLUICE_EACH a.part[p] ^= b.part[p];
+    return a;
+}
 SLUICE_LANE i32x16 operator<<(i32x16 a, int bits) {
     SLUICE_EACH a.part[p] <<= bits;
     return a;
