@@ -32,7 +32,6 @@ struct Guess {
 struct ExpertCache::Impl {
     Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
          std::span<std::byte> memory, std::unique_ptr<Policy> policy);
-    ~Impl();
 
     Result<void> check(int32_t layer, std::span<const int32_t> experts);
     void look_up(std::span<const int32_t> experts, DemandKind kind);
@@ -55,11 +54,6 @@ struct ExpertCache::Impl {
     Result<void> progress();
 
     ExpertKey key_of(const Item& item) const { return {layer_, item.expert}; }
-    bool known(ExpertKey key) const {
-        return key.layer >= 0 && key.layer < map_.layers() && key.expert >= 0 &&
-               key.expert < map_.experts();
-    }
-
     const ExpertMap& map_;
     ExpertReader reader_;
     Tier tier_;
@@ -105,11 +99,6 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
     judged_.reserve(guesses_max);
 }
 
-// No read may be in flight into memory that the owner is about to unmap.
-ExpertCache::Impl::~Impl() {
-    while (!broken_ && reader_.pending() > 0) (void)collect(true);
-}
-
 // ---- a demand ----------------------------------------------------------------------------------
 
 Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> experts) {
@@ -125,7 +114,7 @@ Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> ex
     }
     ++demand_;
     for (int32_t expert : experts) {
-        if (!known({layer, expert})) {
+        if (!map_.has({layer, expert})) {
             return fail(Code::usage, cat("layer ", layer, ": expert ", expert, " is not one of ",
                                          map_.experts()));
         }
@@ -312,10 +301,7 @@ void ExpertCache::Impl::arrived(const Arrived& one) {
     slot.state = SlotState::ready;
     const bool wanted = slot.item != Slot::no_item;
     if (one.error) {
-        if (wanted && !failed_) {
-            failed_ = Error{one.error->code, cat("layer ", one.key.layer, ", expert ",
-                                                 one.key.expert, ": ", one.error->message)};
-        }
+        if (wanted && !failed_) failed_ = one.error;
         lost(number);
         return;
     }
@@ -344,7 +330,7 @@ void ExpertCache::Impl::lost(uint32_t number) {
 // Gives the demand up: waits for its reads in flight and forgets what was not started.
 Result<void> ExpertCache::Impl::drain() {
     abandoned_ = true;
-    while (reader_.pending_demand() > 0) {
+    while (reader_.pending() > 0) {  // a guess that the demand took over may be finished already
         if (auto done = collect(true); !done) return done;
     }
     for (; started_ < to_read_.size(); ++started_) {
@@ -427,6 +413,9 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
 Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind) {
     Impl& impl = *impl_;
     if (auto checked = impl.check(layer, experts); !checked) return checked;
+    if (impl.reader_.pending() > 0) {
+        if (auto collected = impl.collect(false); !collected) return collected;
+    }
     impl.items_.clear();
     impl.ready_.clear();
     impl.to_read_.clear();
@@ -504,7 +493,7 @@ void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint
     impl.judged_.clear();
     for (int32_t expert : guesses) {
         const ExpertKey key{layer, expert};
-        if (!impl.known(key)) continue;
+        if (!impl.map_.has(key)) continue;
         if (impl.judged_.size() < guesses_max) impl.judged_.push_back(expert);
         const bool waits = std::any_of(impl.guesses_.begin(), impl.guesses_.end(),
                                        [&](const Guess& guess) { return guess.key == key; });
@@ -529,7 +518,7 @@ void ExpertCache::token_passed() {
 }
 
 bool ExpertCache::resident(ExpertKey key) const {
-    if (!impl_->known(key)) return false;
+    if (!impl_->map_.has(key)) return false;
     const uint32_t slot = impl_->slots_.find(key);
     return slot != none && impl_->slots_[slot].state == SlotState::ready;
 }

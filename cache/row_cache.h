@@ -21,7 +21,8 @@ class RowCache {
     uint64_t hits() const;
     uint64_t asked() const;
     uint64_t bytes_read() const;
-    // Bytes of memory this capacity takes, for the budget.
+    // Bytes of memory this capacity takes, for the budget; without the reader's staging area, which
+    // depends on the ring.
     static uint64_t memory(const RowTable& table, uint32_t capacity, uint32_t request_max);
 
  private:

@@ -17,9 +17,9 @@ struct SimulateOptions {
     uint32_t prefetch = 0;  // guesses followed a layer
     uint64_t seed = 0;
 };
-// Hits and misses equal those of a live run from a cold start with the same options and no prefetch,
-// to the last one. Prefetched experts are taken to arrive in time: an upper bound of what guessing
-// gains. No times: wait_s stays 0.
+// Hits and misses equal those of a live run from a cold start with the same options and no
+// prefetch, to the last one. Prefetched experts are taken to arrive in time: an upper bound of what
+// guessing gains. No times: wait_s stays 0.
 Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& options);
 
 }  // namespace sluice

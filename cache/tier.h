@@ -45,10 +45,10 @@ class Tier {
     std::unique_ptr<Policy> policy_;
     int32_t experts_;
     uint64_t demand_ = 0;
-    std::vector<int32_t> entry_of_;      // [layers * experts], -1: none
-    std::vector<ExpertKey> key_of_;      // [entries]
-    std::vector<uint64_t> protected_;    // [entries]: the demand that uses it
-    std::vector<uint32_t> empty_;        // lowest number last
+    std::vector<int32_t> entry_of_;    // [layers * experts], -1: none
+    std::vector<ExpertKey> key_of_;    // [entries]
+    std::vector<uint64_t> protected_;  // [entries]: the demand that uses it
+    std::vector<uint32_t> empty_;      // lowest number last
     std::function<bool(uint32_t)> free_to_go_;
 };
 
