@@ -45,9 +45,12 @@ ReadPlan plan_reads(std::span<const ByteRange> ranges, uint64_t file_size, uint3
     std::vector<Span> spans;
     for (const ByteRange& range : ranges) {
         assert(range.offset <= file_size && range.length <= file_size - range.offset);
+        if (range.length == 0) {
+            plan.starts.push_back(plan.bytes);
+            continue;
+        }
         const uint64_t begin = round_down(range.offset, alignment);
-        const uint64_t end =
-            range.length == 0 ? begin : round_up(range.offset + range.length, alignment);
+        const uint64_t end = round_up(range.offset + range.length, alignment);
         // Goes on where the last one stopped, or in its last block.
         const bool follows =
             !spans.empty() && begin >= spans.back().begin && begin <= spans.back().end;
@@ -58,7 +61,7 @@ ReadPlan plan_reads(std::span<const ByteRange> ranges, uint64_t file_size, uint3
         plan.bytes = span.to + (span.end - span.begin);
     }
     for (const Span& span : spans) {
-        if (span.end > span.begin) cut(span, file_size, alignment, parts, part_min, plan.reads);
+        cut(span, file_size, alignment, parts, part_min, plan.reads);
     }
     return plan;
 }

@@ -128,6 +128,7 @@ size_t utf8_length(std::string_view text) {
 std::string printable(std::string_view text) {
     static constexpr char digits[] = "0123456789abcdef";
     std::string out;
+    size_t cut = 0;  // where the dots would still fit
     while (!text.empty()) {
         const size_t length = utf8_length(text);
         std::string piece(text.substr(0, length == 0 ? 1 : length));
@@ -140,9 +141,9 @@ std::string printable(std::string_view text) {
             }
             piece = escaped;
         }
-        const size_t room = printable_bytes_max - (text.empty() ? 0 : 3);
-        if (out.size() + piece.size() > room) return out + "...";
+        if (out.size() + piece.size() > printable_bytes_max) return out.substr(0, cut) + "...";
         out += piece;
+        if (out.size() + 3 <= printable_bytes_max) cut = out.size();
     }
     return out;
 }
