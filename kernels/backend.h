@@ -16,6 +16,15 @@
 
 namespace sluice {
 
+// The largest of everything a model asks for.
+struct Shapes {
+    int32_t n = 0;  // token rows at once
+    int32_t dim = 0, inner = 0, experts = 0, top_k = 0;
+    int32_t index_rows = 0;  // compressed rows of the context
+    int32_t window = 0, index_topk = 0, head_dim = 0;
+    int32_t group_rank = 0;  // rows of a group of GroupedOutput
+};
+
 class Backend {
  public:
     virtual ~Backend() = default;
@@ -32,6 +41,53 @@ class Backend {
                       size_t bytes) = 0;  // in stream order
     virtual void fill_zero(void* device, size_t bytes) = 0;
     virtual Result<void> synchronize() = 0;
+
+    // Host memory that operations may read in place (row lists, weights of a step): the host writes
+    // it, and must not write it again before the operations that read it are done. Device memory
+    // where that is the same.
+    virtual Result<std::byte*> allocate_shared(size_t bytes, std::string_view purpose) {
+        return allocate(bytes, purpose);
+    }
+    // The largest shapes to come, so that scratch is taken once. Backends with no use for it ignore
+    // it.
+    virtual Result<void> reserve(const Shapes& largest) {
+        (void)largest;
+        return {};
+    }
+
+    // A second lane for uploads beside compute, and marks that order the two. Marks only grow. The
+    // defaults are those of a device that shares the host's memory: everything is done when it
+    // returns.
+    virtual Result<void> pin(std::span<std::byte> host) {
+        (void)host;
+        return {};
+    }
+    virtual void upload_beside(void* device, const void* host, size_t bytes) {
+        upload(device, host, bytes);
+    }
+    virtual uint64_t mark_uploads() { return 0; }  // all upload_beside so far
+    virtual uint64_t mark_compute() { return 0; }  // all run() so far
+    virtual void compute_after_uploads(uint64_t mark) { (void)mark; }
+    virtual void uploads_after_compute(uint64_t mark) { (void)mark; }
+    virtual bool uploads_done(uint64_t mark) {
+        (void)mark;
+        return true;
+    }
+    virtual Result<void> wait_uploads(uint64_t mark) {
+        (void)mark;
+        return {};
+    }
+
+    // What it has done since the last call of clear_counters().
+    struct Counters {
+        uint64_t launches = 0;
+        uint64_t waits = 0;      // the host stood still for the device
+        uint64_t downloads = 0;  // trips device to host
+        uint64_t upload_bytes = 0;
+        uint64_t memory_peak = 0;
+    };
+    virtual Counters counters() const { return {}; }
+    virtual void clear_counters() {}
 
     virtual void run(const ActQuant& op) = 0;
     virtual void run(const RopeRequant& op) = 0;
@@ -52,6 +108,9 @@ class Backend {
     virtual void run(const Route& op) = 0;
     virtual void run(const Swiglu& op) = 0;
     virtual void run(const RoutedExpert& op) = 0;
+    virtual void run(const RoutedExpertBatch& op) {
+        for (int32_t i = 0; i < op.count; ++i) run(op.items[i]);
+    }
     virtual void run(const Combine& op) = 0;
 };
 

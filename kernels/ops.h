@@ -279,6 +279,13 @@ struct RoutedExpert {
     float limit;
 };
 
+// Several RoutedExpert at once, on any number of rows each: one or two launches where a device has
+// them.
+struct RoutedExpertBatch {
+    const RoutedExpert* items;
+    int32_t count;
+};
+
 // y[i] = bf16((sum over k ascending of fp32(partial[i][k])) + shared[i]): partials in ascending
 // expert id, as slots were given.
 struct Combine {

@@ -1,0 +1,194 @@
+// SparseAttention: a block computes 16 heads of one query over its window and its selected rows.
+//
+// 1. scores on tensor cores, a tile of 8 keys a warp, to shared memory; 2. per head maximum, exp,
+// denominator (keys in a constant order), probabilities rounded to bf16 in place; 3. probabilities
+// x keys on tensor cores, each warp its own columns, keys staged 16 at a time. Shared memory: 16
+// heads x keys fp32 + one key tile.
+#include "kernels/cuda/device.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int block = 256, warps = block / warp, head_tile = 16, key_tile = 16;
+
+struct Shape {
+    int keys_max;    // window + k, a multiple of 16
+    int dim_padded;  // multiple of 16; rows of the key tile are 8 halves longer against bank
+                     // conflicts
+};
+
+__device__ inline const bf16* key_at(const SparseAttention& op, int query, int64_t at) {
+    // at >= 0: position; below: -1 - row of the compressed cache
+    if (at < 0) return op.compressed + (-1 - at) * op.dim;
+    if (at >= op.position) return op.chunk + (at - op.position) * op.dim;
+    return op.ring + (at % op.window) * op.dim;
+}
+
+// Fills `keys` with the query's keys in order and returns how many. All threads call it.
+__device__ int list_keys(const SparseAttention& op, int query, int64_t* keys, int* count) {
+    int64_t p = (int64_t)op.position + query, first = max((int64_t)0, p - op.window + 1);
+    int window = (int)(p - first + 1);
+    for (int i = threadIdx.x; i < window; i += block) keys[i] = first + i;
+    if (threadIdx.x < warp) {  // one warp compacts the selected rows, order kept
+        int at = window;
+        for (int base = 0; base < op.k; base += warp) {
+            int i = base + threadIdx.x;
+            int row = i < op.k ? op.topk[(int64_t)query * op.k + i] : -1;
+            unsigned valid = __ballot_sync(0xffffffffu, row >= 0);
+            if (row >= 0) keys[at + __popc(valid & ((1u << threadIdx.x) - 1))] = -1 - (int64_t)row;
+            at += __popc(valid);
+        }
+        if (threadIdx.x == 0) *count = at;
+    }
+    __syncthreads();
+    return *count;
+}
+
+// Eight halves of a vector, 0 beyond the end. dim % 16 == 0 and vectors are 16-byte aligned.
+__device__ inline uint4 load8(const bf16* v, int at, int dim) {
+    return v && at < dim ? __ldg((const uint4*)(v + at)) : make_uint4(0, 0, 0, 0);
+}
+
+__device__ void scores(const SparseAttention& op, int query, int head0, const int64_t* keys,
+                       int count, int stride, float* s) {
+    int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
+    auto head_row = [&](int h) {
+        return head0 + h < op.heads ? op.q + ((int64_t)query * op.heads + head0 + h) * op.dim
+                                    : nullptr;
+    };
+    const bf16 *low = head_row(g), *high = head_row(g + 8);
+    for (int tile = w * 8; tile < count; tile += warps * 8) {
+        const bf16* key = tile + g < count ? key_at(op, query, keys[tile + g]) : nullptr;
+        float c[4] = {0, 0, 0, 0};
+        for (int d = 0; d < op.dim; d += 32) {
+            uint4 a = load8(low, d + quad * 8, op.dim), b = load8(high, d + quad * 8, op.dim);
+            uint4 k = load8(key, d + quad * 8, op.dim);
+            mma_bf16(c, a.x, b.x, a.y, b.y, k.x, k.y);
+            mma_bf16(c, a.z, b.z, a.w, b.w, k.z, k.w);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            int at = tile + 2 * quad + i % 2;
+            if (at < count) s[(g + (i / 2) * 8) * stride + at] = c[i] * op.scale;
+        }
+    }
+}
+
+// One warp a head: maximum, P, denominator. P is left in s, rounded to bf16; the tail up to
+// `padded` is zeroed.
+__device__ void softmax(const SparseAttention& op, int head0, int count, int padded, int stride,
+                        float* s, float* den) {
+    int lane = threadIdx.x % warp;
+    for (int h = threadIdx.x / warp; h < head_tile; h += warps) {
+        float* row = s + h * stride;
+        float most = -1e30f;
+        bool bad = false;
+        for (int i = lane; i < count; i += warp) {
+            most = fmaxf(most, row[i]);
+            bad |= row[i] != row[i];
+        }
+        most = warp_max(most);
+        float sum = 0.0f;
+        for (int i = lane; i < padded; i += warp) {
+            float p = i < count ? exp_f32(row[i] - most) : 0.0f;
+            sum = sum + p;
+            row[i] = round_bf16(p);
+        }
+        sum = warp_sum(sum);
+        float sink = head0 + h < op.heads ? op.sink[head0 + h] : 0.0f;
+        sum = sum + exp_f32(sink - most);
+        if (__any_sync(0xffffffffu, bad)) sum = float_of(0x7fc00000u);
+        if (lane == 0) den[h] = sum;
+    }
+}
+
+__device__ inline uint32_t pack(float low, float high) {
+    return (__float_as_uint(low) >> 16) | (__float_as_uint(high) & 0xffff0000u);
+}
+
+// Columns per warp: dim / warps rounded up to 8; at most 8 tiles of 8 columns (dim <= 512).
+template <int tiles>
+__device__ void weighted_sum(const SparseAttention& op, int query, int head0, const int64_t* keys,
+                             int count, int stride, const float* s, const float* den, bf16* staged,
+                             int staged_stride) {
+    int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
+    float c[tiles][4] = {};
+    for (int base = 0; base < count; base += key_tile) {
+        __syncthreads();
+        int pieces = op.dim / 8;
+        for (int i = threadIdx.x; i < key_tile * pieces; i += block) {
+            int key = i / pieces, at = i % pieces * 8;
+            const bf16* from = base + key < count ? key_at(op, query, keys[base + key]) : nullptr;
+            *(uint4*)(staged + key * staged_stride + at) = load8(from, at, op.dim);
+        }
+        __syncthreads();
+        const float *r0 = s + g * stride + base, *r1 = s + (g + 8) * stride + base;
+        uint32_t a0 = pack(r0[2 * quad], r0[2 * quad + 1]),
+                 a1 = pack(r1[2 * quad], r1[2 * quad + 1]);
+        uint32_t a2 = pack(r0[2 * quad + 8], r0[2 * quad + 9]),
+                 a3 = pack(r1[2 * quad + 8], r1[2 * quad + 9]);
+#pragma unroll
+        for (int t = 0; t < tiles; ++t) {
+            int column = (t * warps + w) * 8;
+            if (column >= op.dim) continue;
+            uint32_t address =
+                (uint32_t)__cvta_generic_to_shared(staged + (lane % 16) * staged_stride + column);
+            uint32_t b0, b1;
+            asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                         : "=r"(b0), "=r"(b1)
+                         : "r"(address));
+            mma_bf16(c[t], a0, a1, a2, a3, b0, b1);
+        }
+    }
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
+        int column = (t * warps + w) * 8 + 2 * quad;
+        if (column >= op.dim) continue;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            int h = g + (i / 2) * 8;
+            if (head0 + h >= op.heads) continue;
+            op.out[((int64_t)query * op.heads + head0 + h) * op.dim + column + i % 2] =
+                to_bf16(c[t][i] / den[h]);
+        }
+    }
+}
+
+__global__ void __launch_bounds__(block) attention_kernel(SparseAttention op, Shape shape) {
+    extern __shared__ __align__(16) std::byte memory[];
+    __shared__ float den[head_tile];
+    __shared__ int found;
+    int stride = shape.keys_max + 4, staged_stride = shape.dim_padded + 8;
+    auto* keys = (int64_t*)memory;
+    auto* s = (float*)(keys + shape.keys_max);
+    auto* staged = (bf16*)(s + head_tile * stride);
+    int query = blockIdx.x, head0 = blockIdx.y * head_tile;
+    int count = list_keys(op, query, keys, &found);
+    scores(op, query, head0, keys, count, stride, s);
+    __syncthreads();
+    softmax(op, head0, count, ceil_div(count, key_tile) * key_tile, stride, s, den);
+    __syncthreads();
+    if (op.dim <= 128)
+        weighted_sum<2>(op, query, head0, keys, count, stride, s, den, staged, staged_stride);
+    else
+        weighted_sum<8>(op, query, head0, keys, count, stride, s, den, staged, staged_stride);
+}
+
+}  // namespace
+
+size_t attention_shared_bytes(int window, int k, int dim) {
+    size_t keys = ceil_div(window + k, key_tile) * key_tile;
+    return keys * sizeof(int64_t) + head_tile * (keys + 4) * sizeof(float) +
+           key_tile * (ceil_div(dim, 16) * 16 + 8) * sizeof(bf16);
+}
+
+void launch(const SparseAttention& op, cudaStream_t stream) {
+    if (!op.n) return;
+    Shape shape{ceil_div(op.window + op.k, key_tile) * key_tile, ceil_div(op.dim, 16) * 16};
+    size_t bytes = attention_shared_bytes(op.window, op.k, op.dim);
+    cudaFuncSetAttribute(attention_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    attention_kernel<<<dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, stream>>>(op,
+                                                                                          shape);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,421 @@
+// The CUDA backend: one arena taken at start, a compute stream, an upload stream, and marks between
+// them.
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "io/log.h"
+#include "io/text.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device.cuh"
+
+namespace sluice {
+namespace {
+
+std::string meaning(cudaError_t error) {
+    return cat(cudaGetErrorName(error), " (", (int)error, "): ", cudaGetErrorString(error));
+}
+
+Result<void> check(cudaError_t error, std::string_view what) {
+    if (error == cudaSuccess) return {};
+    cudaGetLastError();
+    return fail(Code::device, cat("CUDA: ", what, ": ", meaning(error)));
+}
+
+// Events that mark places in a stream, reused in a circle: mark m lives in event m % size until m +
+// size is recorded.
+class Marks {
+ public:
+    Result<void> create() {
+        for (auto& event : events_)
+            if (auto made =
+                    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
+                !made)
+                return made;
+        return {};
+    }
+    ~Marks() {
+        for (auto event : events_)
+            if (event) cudaEventDestroy(event);
+    }
+    uint64_t record(cudaStream_t stream) {
+        ++last_;
+        cudaEventRecord(events_[last_ % events_.size()], stream);
+        return last_;
+    }
+    // A mark so old that its event was reused is before the one that holds the event now: waiting
+    // for that is enough.
+    cudaEvent_t event(uint64_t mark) const { return events_[mark % events_.size()]; }
+    bool done(uint64_t mark) const {
+        return mark == 0 || cudaEventQuery(event(mark)) == cudaSuccess;
+    }
+
+ private:
+    std::array<cudaEvent_t, 256> events_{};
+    uint64_t last_ = 0;
+};
+
+constexpr size_t alignment = 256;
+constexpr uint64_t margin = 256ull
+                            << 20;  // left to the desktop and the driver when no budget is given
+
+class CudaBackend final : public Backend {
+ public:
+    static Result<std::unique_ptr<Backend>> create(const CudaOptions& options);
+    ~CudaBackend() override;
+
+    std::string name() const override { return name_; }
+    bool host_memory() const override { return false; }
+    Result<std::byte*> allocate(size_t bytes, std::string_view purpose) override;
+    Result<std::byte*> allocate_shared(size_t bytes, std::string_view purpose) override;
+    Result<void> reserve(const Shapes& largest) override;
+    void upload(void* device, const void* host, size_t bytes) override;
+    Result<void> download(void* host, const void* device, size_t bytes) override;
+    void copy(void* to, const void* from, size_t bytes) override;
+    void fill_zero(void* device, size_t bytes) override;
+    Result<void> synchronize() override;
+
+    Result<void> pin(std::span<std::byte> host) override;
+    void upload_beside(void* device, const void* host, size_t bytes) override;
+    uint64_t mark_uploads() override { return upload_marks_.record(uploads_); }
+    uint64_t mark_compute() override { return compute_marks_.record(compute_); }
+    void compute_after_uploads(uint64_t mark) override {
+        if (mark) note(cudaStreamWaitEvent(compute_, upload_marks_.event(mark)), "wait");
+    }
+    void uploads_after_compute(uint64_t mark) override {
+        if (mark) note(cudaStreamWaitEvent(uploads_, compute_marks_.event(mark)), "wait");
+    }
+    bool uploads_done(uint64_t mark) override { return upload_marks_.done(mark); }
+    Result<void> wait_uploads(uint64_t mark) override {
+        ++counters_.waits;
+        return mark ? check(cudaEventSynchronize(upload_marks_.event(mark)), "uploads")
+                    : Result<void>{};
+    }
+    Counters counters() const override {
+        Counters c = counters_;
+        c.memory_peak = used_;
+        return c;
+    }
+    void clear_counters() override { counters_ = {}; }
+
+    void run(const ActQuant& op) override {
+        start("ActQuant", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const RopeRequant& op) override {
+        start("RopeRequant", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const RmsNorm& op) override {
+        start("RmsNorm", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const LinearFp8& op) override {
+        start("LinearFp8", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const LinearBf16& op) override {
+        start("LinearBf16", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const GroupedOutput& op) override {
+        start("GroupedOutput", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const HyperMix& op) override {
+        need("HyperMix", cuda::hyper_workspace(op.n));
+        start("HyperMix", [&] { cuda::launch(op, work_, compute_); });
+    }
+    void run(const HyperCollapse& op) override {
+        start("HyperCollapse", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const HyperExpand& op) override {
+        start("HyperExpand", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const SparseAttention& op) override {
+        start("SparseAttention", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const WindowStore& op) override {
+        start("WindowStore", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const CompressPool& op) override {
+        start("CompressPool", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const IndexTopk& op) override {
+        need("IndexTopk", cuda::index_workspace(op.n, op.rows));
+        start("IndexTopk", [&] { cuda::launch(op, work_, compute_); });
+    }
+    void run(const ScaleBf16& op) override {
+        start("ScaleBf16", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const EngramGather& op) override {
+        start("EngramGather", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const EngramGate& op) override {
+        start("EngramGate", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const Route& op) override {
+        need("Route", cuda::route_workspace(op.n, op.gate.rows));
+        start("Route", [&] { cuda::launch(op, work_, compute_); });
+    }
+    void run(const Swiglu& op) override {
+        start("Swiglu", [&] { cuda::launch(op, compute_); });
+    }
+    void run(const RoutedExpert& op) override {
+        need("RoutedExpert",
+             cuda::expert_workspace(op.count, op.expert.w1.cols, op.expert.w1.rows));
+        start("RoutedExpert", [&] { cuda::launch(op, work_, compute_); });
+    }
+    void run(const RoutedExpertBatch& op) override {
+        for (int32_t i = 0; i < op.count; ++i) {
+            const RoutedExpert& item = op.items[i];
+            need("RoutedExpert",
+                 cuda::expert_workspace(item.count, item.expert.w1.cols, item.expert.w1.rows));
+        }
+        start("RoutedExpertBatch", [&] { cuda::launch(op, work_, compute_); });
+    }
+    void run(const Combine& op) override {
+        start("Combine", [&] { cuda::launch(op, compute_); });
+    }
+
+ private:
+    Result<void> open(const CudaOptions& options);
+    Result<std::byte*> take(size_t bytes, std::string_view purpose);
+
+    // The first failure is kept and reported by the next call that can: asynchronous work has no
+    // other place.
+    void note(cudaError_t error, std::string_view what) {
+        if (error != cudaSuccess && !failure_)
+            failure_ = Error{Code::device, cat("CUDA: ", what, ": ", meaning(error))};
+    }
+    void need(std::string_view what, size_t bytes) {
+        if (bytes > work_.bytes && !failure_)
+            failure_ = Error{Code::device, cat(what, " needs ", bytes,
+                                               " bytes of scratch, reserved are ", work_.bytes)};
+    }
+    template <class Launch>
+    void start(std::string_view what, const Launch& launch) {
+        if (failure_) return;
+        launch();
+        note(cudaGetLastError(), what);
+        ++counters_.launches;
+    }
+    Result<void> report() {
+        if (!failure_) return {};
+        return tl::unexpected<Error>(*failure_);
+    }
+
+    std::string name_;
+    cudaStream_t compute_ = nullptr, uploads_ = nullptr;
+    Marks compute_marks_, upload_marks_;
+    std::byte* arena_ = nullptr;
+    size_t size_ = 0, used_ = 0;
+    size_t shared_limit_ = 0;
+    cuda::Workspace work_;
+    std::vector<void*> shared_;
+    std::vector<void*> pinned_;
+    std::optional<Error> failure_;
+    Counters counters_;
+};
+
+Result<std::unique_ptr<Backend>> CudaBackend::create(const CudaOptions& options) {
+    auto backend = std::make_unique<CudaBackend>();
+    if (auto opened = backend->open(options); !opened) return tl::unexpected<Error>(opened.error());
+    return backend;
+}
+
+Result<void> CudaBackend::open(const CudaOptions& options) {
+    if (auto set = check(cudaSetDevice(options.device), cat("device ", options.device)); !set)
+        return set;
+    cudaDeviceProp props{};
+    if (auto read = check(cudaGetDeviceProperties(&props, options.device), "properties"); !read)
+        return read;
+    name_ = cat("cuda:", options.device, " (", props.name, ", compute ", props.major, ".",
+                props.minor, ")");
+    cudaFuncAttributes probe{};
+    if (auto code =
+            check(cudaFuncGetAttributes(&probe, cuda::any_kernel()), "no code for this card");
+        !code)
+        return within(cat(name_, ", this binary holds compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
+                      code.error());
+    shared_limit_ = props.sharedMemPerBlockOptin;
+    size_t free = 0, total = 0;
+    if (auto read = check(cudaMemGetInfo(&free, &total), "free memory"); !read) return read;
+    size_ = options.vram_budget ? options.vram_budget : (free > margin ? free - margin : 0);
+    size_ = size_ / alignment * alignment;
+    if (size_ > free)
+        return fail(Code::no_memory, cat(name_, ": --vram asks for ", size_text(size_),
+                                         ", free are ", size_text(free), " of ", size_text(total)));
+    if (cudaMalloc(&arena_, size_) != cudaSuccess) {
+        cudaGetLastError();
+        return fail(Code::no_memory, cat(name_, ": cannot allocate ", size_text(size_),
+                                         "; free are ", size_text(free)));
+    }
+    if (auto made = check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), "stream");
+        !made)
+        return made;
+    if (auto made = check(cudaStreamCreateWithFlags(&uploads_, cudaStreamNonBlocking), "stream");
+        !made)
+        return made;
+    if (auto made = compute_marks_.create(); !made) return made;
+    if (auto made = upload_marks_.create(); !made) return made;
+    auto tickets = take(cuda::tickets_max * sizeof(unsigned), "counters");
+    if (!tickets) return tl::unexpected<Error>(tickets.error());
+    work_.tickets = (unsigned*)*tickets;
+    fill_zero(work_.tickets, cuda::tickets_max * sizeof(unsigned));
+    return report();
+}
+
+CudaBackend::~CudaBackend() {
+    if (compute_) cudaStreamSynchronize(compute_);
+    if (uploads_) cudaStreamSynchronize(uploads_);
+    for (void* p : pinned_) cudaHostUnregister(p);
+    for (void* p : shared_) cudaFreeHost(p);
+    if (compute_) cudaStreamDestroy(compute_);
+    if (uploads_) cudaStreamDestroy(uploads_);
+    if (arena_) cudaFree(arena_);
+}
+
+Result<std::byte*> CudaBackend::take(size_t bytes, std::string_view purpose) {
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+    if (bytes > size_ - used_)
+        return fail(Code::no_memory,
+                    cat("VRAM: ", purpose, " needs ", size_text(bytes), ", left are ",
+                        size_text(size_ - used_), " of ", size_text(size_),
+                        "; a smaller context, chunk or cache would fit"));
+    std::byte* at = arena_ + used_;
+    used_ += bytes;
+    return at;
+}
+
+Result<std::byte*> CudaBackend::allocate(size_t bytes, std::string_view purpose) {
+    return take(bytes, purpose);
+}
+
+Result<std::byte*> CudaBackend::allocate_shared(size_t bytes, std::string_view purpose) {
+    void* memory = nullptr;
+    if (auto got = check(
+            cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocMapped | cudaHostAllocPortable),
+            purpose);
+        !got)
+        return tl::unexpected<Error>(got.error());
+    shared_.push_back(memory);
+    return (std::byte*)memory;
+}
+
+Result<void> CudaBackend::reserve(const Shapes& largest) {
+    size_t attention =
+        cuda::attention_shared_bytes(largest.window, largest.index_topk, largest.head_dim);
+    size_t limit = shared_limit_ < cuda::shared_max ? shared_limit_ : cuda::shared_max;
+    if (attention > limit)
+        return fail(
+            Code::unsupported,
+            cat("window ", largest.window, " and index_topk ", largest.index_topk, " need ",
+                attention, " bytes of shared memory in attention, the card's kernels may use ",
+                limit));
+    if (largest.group_rank % 16)
+        return fail(Code::unsupported,
+                    cat("o_lora_rank ", largest.group_rank, " is no multiple of 16"));
+    size_t bytes = 0;
+    for (size_t need :
+         {cuda::hyper_workspace(largest.n), cuda::index_workspace(largest.n, largest.index_rows),
+          cuda::route_workspace(largest.n, largest.experts),
+          cuda::expert_workspace(largest.n, largest.dim, largest.inner)})
+        bytes = need > bytes ? need : bytes;
+    auto memory = take(bytes, "workspace of the kernels");
+    if (!memory) return tl::unexpected<Error>(memory.error());
+    work_.memory = *memory;
+    work_.bytes = bytes;
+    return {};
+}
+
+void CudaBackend::upload(void* device, const void* host, size_t bytes) {
+    note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_), "upload");
+    cudaPointerAttributes kind{};
+    // Pageable memory is staged before the call returns; pinned memory is read later, so the caller
+    // is made to wait.
+    if (cudaPointerGetAttributes(&kind, host) == cudaSuccess && kind.type == cudaMemoryTypeHost) {
+        note(cudaStreamSynchronize(compute_), "upload");
+        ++counters_.waits;
+    }
+    cudaGetLastError();
+    counters_.upload_bytes += bytes;
+}
+
+Result<void> CudaBackend::download(void* host, const void* device, size_t bytes) {
+    note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_), "download");
+    note(cudaStreamSynchronize(compute_), "download");
+    ++counters_.waits;
+    ++counters_.downloads;
+    return report();
+}
+
+void CudaBackend::copy(void* to, const void* from, size_t bytes) {
+    note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_), "copy");
+}
+
+void CudaBackend::fill_zero(void* device, size_t bytes) {
+    note(cudaMemsetAsync(device, 0, bytes, compute_), "fill");
+}
+
+Result<void> CudaBackend::synchronize() {
+    note(cudaStreamSynchronize(uploads_), "uploads");
+    note(cudaStreamSynchronize(compute_), "compute");
+    ++counters_.waits;
+    return report();
+}
+
+// Without pinning, uploads are slower and no longer beside compute; results are the same, so that
+// is a line, no error.
+Result<void> CudaBackend::pin(std::span<std::byte> host) {
+    cudaError_t error = cudaHostRegister(host.data(), host.size(), cudaHostRegisterPortable);
+    if (error == cudaSuccess) {
+        pinned_.push_back(host.data());
+        return {};
+    }
+    cudaGetLastError();
+    log::warn_once("pin", cat("cannot pin ", size_text(host.size()), " of host memory (",
+                              meaning(error), "): uploads to the card will be slower"));
+    return {};
+}
+
+void CudaBackend::upload_beside(void* device, const void* host, size_t bytes) {
+    note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, uploads_), "upload");
+    counters_.upload_bytes += bytes;
+}
+
+// No driver at all is "no device"; a driver that does not start is an error with its code.
+Result<int> device_count() {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess) return count;
+    cudaGetLastError();
+    if (error == cudaErrorNoDevice) return 0;
+    if (error == cudaErrorInsufficientDriver) {
+        int version = 0;
+        if (cudaDriverGetVersion(&version) == cudaSuccess && version == 0) return 0;
+    }
+    return fail(Code::device, cat("CUDA does not start: ", meaning(error)));
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> cuda_devices() {
+    auto count = device_count();
+    if (!count) return tl::unexpected<Error>(count.error());
+    std::vector<std::string> names;
+    for (int i = 0; i < *count; ++i) {
+        cudaDeviceProp props{};
+        if (auto read = check(cudaGetDeviceProperties(&props, i), cat("device ", i)); !read)
+            return tl::unexpected<Error>(read.error());
+        names.push_back(props.name);
+    }
+    return names;
+}
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
+    auto count = device_count();
+    if (!count) return tl::unexpected<Error>(count.error());
+    if (options.device < 0 || options.device >= *count)
+        return fail(Code::device,
+                    cat("no CUDA device ", options.device, "; visible: ", *count,
+                        " (--list-devices shows them; CUDA_VISIBLE_DEVICES can hide them)"));
+    return CudaBackend::create(options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,193 @@
+// What the CUDA sources share: launch checking, warp sums, matrix instructions, code conversions.
+//
+// Orders of additions are constants of a kernel: they depend on shapes of weights, never on the
+// number of rows.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/ops.h"
+
+namespace sluice::cuda {
+
+constexpr int warp = 32;
+
+// Scratch of the operations, sized once (reserve) and counted in the arena: no kernel allocates.
+// `tickets` are counters of finished blocks, zero between launches.
+constexpr int tickets_max = 1 << 14;
+struct Workspace {
+    std::byte* memory = nullptr;
+    size_t bytes = 0;
+    unsigned* tickets = nullptr;
+};
+
+template <class T>
+__host__ __device__ constexpr T ceil_div(T a, T b) {
+    return (a + b - 1) / b;
+}
+
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+    for (int off = 16; off > 0; off >>= 1) x = x + __shfl_xor_sync(0xffffffffu, x, off);
+    return x;
+}
+__device__ inline float warp_max(float x) {
+#pragma unroll
+    for (int off = 16; off > 0; off >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, off));
+    return x;
+}
+
+// Sum over the block, the same value in every thread. `shared` holds blockDim.x / 32 floats.
+__device__ inline float block_sum(float x, float* shared) {
+    x = warp_sum(x);
+    int lane = threadIdx.x % warp, w = threadIdx.x / warp, warps = blockDim.x / warp;
+    __syncthreads();
+    if (lane == 0) shared[w] = x;
+    __syncthreads();
+    float total = 0.0f;
+    for (int i = 0; i < warps; ++i) total = total + shared[i];
+    return total;
+}
+
+// Two E4M3 codes (low bytes of `codes`, 16 bits) to two halves, exact. NaN codes do not occur:
+// dense weights are checked when loaded and act_quant writes none.
+__device__ inline uint32_t e4m3x2_to_half2(uint32_t codes) {
+#if __CUDA_ARCH__ >= 890
+    uint32_t out;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"((uint16_t)codes));
+    return out;
+#else
+    // code << 7 placed in a half is value * 2^-8; multiplied back by 256, exactly.
+    uint32_t spread = __byte_perm(codes, 0, 0x1404);  // byte 0 -> bits 8..15, byte 1 -> bits 24..31
+    uint32_t bits = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 1);
+    uint32_t out;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(bits), "r"(0x5c005c00u));
+    return out;
+#endif
+}
+
+// c += A[16 x 16] B[16 x 8], halves, fp32 accumulators. Turing has only the k = 8 form.
+__device__ inline void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                               uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b0));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a2), "r"(a3), "r"(b1));
+#endif
+}
+
+// The same with bfloat16 operands: sm_80 and later. Turing emulates it in fp32 through shuffles: a
+// fragment's k values are gathered from the four threads that hold them. Slow and exact in the same
+// sense.
+__device__ inline void mma_bf16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+    int lane = threadIdx.x % warp, group = lane / 4, pair = lane % 4;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {  // source thread of the quad: k = 2t, 2t+1 and 2t+8, 2t+9
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            uint32_t low = __shfl_sync(0xffffffffu, half ? a2 : a0, group * 4 + t);
+            uint32_t high = __shfl_sync(0xffffffffu, half ? a3 : a1, group * 4 + t);
+            uint32_t left = __shfl_sync(0xffffffffu, half ? b1 : b0, (2 * pair) * 4 + t);
+            uint32_t right = __shfl_sync(0xffffffffu, half ? b1 : b0, (2 * pair + 1) * 4 + t);
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                float al = __uint_as_float(k ? low & 0xffff0000u : low << 16);
+                float ah = __uint_as_float(k ? high & 0xffff0000u : high << 16);
+                float bl = __uint_as_float(k ? left & 0xffff0000u : left << 16);
+                float br = __uint_as_float(k ? right & 0xffff0000u : right << 16);
+                c[0] = __fmaf_rn(al, bl, c[0]);
+                c[1] = __fmaf_rn(al, br, c[1]);
+                c[2] = __fmaf_rn(ah, bl, c[2]);
+                c[3] = __fmaf_rn(ah, br, c[3]);
+            }
+        }
+    }
+#endif
+}
+
+// c += A[16 x 32] B[32 x 8], signed bytes, int32 accumulators: exact. Turing has m8n8k16.
+__device__ inline void mma_s8(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                              uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                 : "+r"(c[0]), "+r"(c[1])
+                 : "r"(a0), "r"(b0));
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                 : "+r"(c[0]), "+r"(c[1])
+                 : "r"(a2), "r"(b1));
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                 : "+r"(c[2]), "+r"(c[3])
+                 : "r"(a1), "r"(b0));
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                 : "+r"(c[2]), "+r"(c[3])
+                 : "r"(a3), "r"(b1));
+#endif
+}
+
+// One launch function an operation, in stream order.
+void launch(const ActQuant& op, cudaStream_t stream);
+void launch(const RopeRequant& op, cudaStream_t stream);
+void launch(const RmsNorm& op, cudaStream_t stream);
+void launch(const LinearFp8& op, cudaStream_t stream);
+void launch(const LinearBf16& op, cudaStream_t stream);
+void launch(const GroupedOutput& op, cudaStream_t stream);
+void launch(const HyperMix& op, Workspace& work, cudaStream_t stream);
+void launch(const HyperCollapse& op, cudaStream_t stream);
+void launch(const HyperExpand& op, cudaStream_t stream);
+void launch(const SparseAttention& op, cudaStream_t stream);
+void launch(const WindowStore& op, cudaStream_t stream);
+void launch(const CompressPool& op, cudaStream_t stream);
+void launch(const IndexTopk& op, Workspace& work, cudaStream_t stream);
+void launch(const ScaleBf16& op, cudaStream_t stream);
+void launch(const EngramGather& op, cudaStream_t stream);
+void launch(const EngramGate& op, cudaStream_t stream);
+void launch(const Route& op, Workspace& work, cudaStream_t stream);
+void launch(const Swiglu& op, cudaStream_t stream);
+void launch(const RoutedExpert& op, Workspace& work, cudaStream_t stream);
+void launch(const RoutedExpertBatch& op, Workspace& work, cudaStream_t stream);
+void launch(const Combine& op, cudaStream_t stream);
+
+// Any kernel of this build: asks the runtime whether it has code for the card.
+const void* any_kernel();
+
+// No block uses more shared memory than this: what consumer cards since Ampere offer (Turing: 64
+// KiB, asked at start).
+constexpr size_t shared_max = 99 * 1024;
+
+// Bytes of Workspace an operation needs at the most.
+size_t hyper_workspace(int n);
+size_t index_workspace(int n, int rows);
+size_t route_workspace(int n, int experts);
+size_t expert_workspace(int count, int dim, int inner);
+size_t attention_shared_bytes(int window, int k, int dim);
+
+}  // namespace sluice::cuda

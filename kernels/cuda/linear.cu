@@ -1,0 +1,385 @@
+// Dense linears on tensor cores, batch-invariant: one order of additions over K for 1 row or 4096.
+//
+// K is cut in blocks of 32 and in `slices` of whole blocks; how many depends on the matrix alone.
+// Inside a block two k = 16 matrix instructions start from zero; their result, times the scales, is
+// added to the slice's sum, blocks ascending; slices are added ascending. The skinny kernel (few
+// token rows) gives each slice a warp, the wide one walks them in turn: the same additions.
+//
+// FP8 codes go to halves in registers (exact), never expanded in memory. Inside a block the four
+// threads of a quad take eight neighbouring k each, the same for both operands, so that loads are
+// whole words; a sum over k does not mind.
+#include "kernels/cuda/device.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+enum class Kind { fp8, bf16, grouped };  // weights FP8 x quantised rows; BF16 x BF16; FP8 x BF16
+
+struct Job {
+    const uint8_t* codes;  // fp8, grouped
+    const uint8_t* w_scales;
+    const bf16* w;           // bf16
+    const uint8_t* x_codes;  // fp8
+    const uint8_t* x_scales;
+    const bf16* x;  // bf16, grouped
+    bf16* y_bf16;
+    float* y_f32;
+    int rows, cols, n;
+    int x_stride;    // elements from one token row of x to the next
+    int group_rows;  // grouped: output rows that share one piece of x; else rows
+};
+
+__host__ __device__ inline int slices_of(int cols) {
+    int blocks = ceil_div(cols, 32);
+    return blocks >= 128 ? 16 : blocks >= 64 ? 8 : blocks >= 16 ? 4 : 1;
+}
+
+// Operands of one block of 32 for a fragment row: eight k of this thread's quad position, as four
+// words of two.
+struct Words {
+    uint32_t v[4];
+};
+
+__device__ inline Words from_codes(uint2 raw) {
+    return {{e4m3x2_to_half2(raw.x), e4m3x2_to_half2(raw.x >> 16), e4m3x2_to_half2(raw.y),
+             e4m3x2_to_half2(raw.y >> 16)}};
+}
+
+// An E4M3 pair as bfloat16: a half's sign, exponent and top 3 mantissa bits, rebiased through fp32
+// (exact).
+__device__ inline uint32_t half2_to_bf16x2(uint32_t h) {
+    float low, high;
+    asm("{.reg .f16 a,b; mov.b32 {a,b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+        : "=f"(low), "=f"(high)
+        : "r"(h));
+    return (__float_as_uint(low) >> 16) | (__float_as_uint(high) & 0xffff0000u);
+}
+
+template <Kind kind>
+struct Operands;
+
+template <>
+struct Operands<Kind::fp8> {
+    uint2 raw;
+    __device__ void load_w(const Job& job, int row, int block, int quad) {
+        raw =
+            row < job.rows
+                ? __ldg((const uint2*)(job.codes + (int64_t)row * job.cols + block * 32 + quad * 8))
+                : make_uint2(0, 0);
+    }
+    __device__ void load_x(const Job& job, int token, int, int block, int quad) {
+        raw = token < job.n ? __ldg((const uint2*)(job.x_codes + (int64_t)token * job.x_stride +
+                                                   block * 32 + quad * 8))
+                            : make_uint2(0, 0);
+    }
+    __device__ Words w() const { return from_codes(raw); }
+    __device__ Words x() const { return from_codes(raw); }
+};
+
+// Eight BF16; cols of any number: the tail of a row is read element by element.
+__device__ inline uint4 load_bf16x8(const bf16* row, int at, int cols) {
+    const bf16* p = row + at;
+    if (at + 8 <= cols && ((uintptr_t)p & 15) == 0) return __ldg((const uint4*)p);
+    uint32_t v[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+        if (at + i < cols) v[i / 2] |= (uint32_t)p[i].bits << (16 * (i % 2));
+    return make_uint4(v[0], v[1], v[2], v[3]);
+}
+
+template <>
+struct Operands<Kind::bf16> {
+    uint4 raw;
+    __device__ void load_w(const Job& job, int row, int block, int quad) {
+        raw = row < job.rows
+                  ? load_bf16x8(job.w + (int64_t)row * job.cols, block * 32 + quad * 8, job.cols)
+                  : make_uint4(0, 0, 0, 0);
+    }
+    __device__ void load_x(const Job& job, int token, int, int block, int quad) {
+        raw = token < job.n ? load_bf16x8(job.x + (int64_t)token * job.x_stride,
+                                          block * 32 + quad * 8, job.cols)
+                            : make_uint4(0, 0, 0, 0);
+    }
+    __device__ Words w() const { return {{raw.x, raw.y, raw.z, raw.w}}; }
+    __device__ Words x() const { return w(); }
+};
+
+template <>
+struct Operands<Kind::grouped> {
+    uint4 raw;
+    __device__ void load_w(const Job& job, int row, int block, int quad) {
+        uint2 codes =
+            row < job.rows
+                ? __ldg((const uint2*)(job.codes + (int64_t)row * job.cols + block * 32 + quad * 8))
+                : make_uint2(0, 0);
+        raw.x = codes.x;
+        raw.y = codes.y;
+    }
+    __device__ void load_x(const Job& job, int token, int group, int block, int quad) {
+        raw = token < job.n
+                  ? __ldg((const uint4*)(job.x + (int64_t)token * job.x_stride +
+                                         (int64_t)group * job.cols + block * 32 + quad * 8))
+                  : make_uint4(0, 0, 0, 0);
+    }
+    __device__ Words w() const {
+        Words h = from_codes(make_uint2(raw.x, raw.y));
+        return {{half2_to_bf16x2(h.v[0]), half2_to_bf16x2(h.v[1]), half2_to_bf16x2(h.v[2]),
+                 half2_to_bf16x2(h.v[3])}};
+    }
+    __device__ Words x() const { return {{raw.x, raw.y, raw.z, raw.w}}; }
+};
+
+template <Kind kind>
+__device__ inline void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                           uint32_t b0, uint32_t b1) {
+    if constexpr (kind == Kind::fp8)
+        mma_f16(c, a0, a1, a2, a3, b0, b1);
+    else
+        mma_bf16(c, a0, a1, a2, a3, b0, b1);
+}
+
+// One block of 32 for a tile of 16 rows x 8 tokens, from zero.
+template <Kind kind>
+__device__ inline void block_product(float (&t)[4], const Words& low, const Words& high,
+                                     const Words& b) {
+    t[0] = t[1] = t[2] = t[3] = 0.0f;
+    mma<kind>(t, low.v[0], high.v[0], low.v[1], high.v[1], b.v[0], b.v[1]);
+    mma<kind>(t, low.v[2], high.v[2], low.v[3], high.v[3], b.v[2], b.v[3]);
+}
+
+// sum += t * scale of the token (columns 2 quad, 2 quad + 1) * scale of the weight tile. Products
+// with powers of two are exact, so the fused form changes nothing.
+template <Kind kind>
+__device__ inline void add_scaled(float (&sum)[4], const float (&t)[4], float s_w, float s_x0,
+                                  float s_x1) {
+    if constexpr (kind == Kind::bf16) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[i] = sum[i] + t[i];
+    } else if constexpr (kind == Kind::grouped) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[i] = __fmaf_rn(t[i], s_w, sum[i]);
+    } else {
+        sum[0] = __fmaf_rn(t[0] * s_x0, s_w, sum[0]);
+        sum[1] = __fmaf_rn(t[1] * s_x1, s_w, sum[1]);
+        sum[2] = __fmaf_rn(t[2] * s_x0, s_w, sum[2]);
+        sum[3] = __fmaf_rn(t[3] * s_x1, s_w, sum[3]);
+    }
+}
+
+template <Kind kind>
+__device__ inline float weight_scale(const Job& job, int row0, int block) {
+    if constexpr (kind == Kind::bf16)
+        return 1.0f;
+    else
+        return e8m0_to_float(__ldg(job.w_scales + (int64_t)(row0 / 32) * (job.cols / 32) + block));
+}
+
+template <Kind kind>
+__device__ inline float token_scale(const Job& job, int token, int block) {
+    if constexpr (kind != Kind::fp8)
+        return 1.0f;
+    else
+        return token < job.n
+                   ? e8m0_to_float(__ldg(job.x_scales + (int64_t)token * (job.cols / 32) + block))
+                   : 0.0f;
+}
+
+__device__ inline void store(const Job& job, int row, int token, float value) {
+    if (row >= job.rows || token >= job.n) return;
+    int64_t at = (int64_t)token * job.rows + row;
+    if (job.y_bf16)
+        job.y_bf16[at] = to_bf16(value);
+    else
+        job.y_f32[at] = value;
+}
+
+// ---- few token rows: 16 output rows a block, a warp a slice, `tiles` times 8 tokens
+// ------------------
+
+template <Kind kind, int tiles, int depth>
+__device__ inline void skinny_slice(const Job& job, int row0, int token0, int begin, int end,
+                                    float (&sum)[tiles][4]) {
+    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
+    int group = row0 / job.group_rows;
+    for (int base = begin; base < end; base += depth) {
+        Operands<kind> low[depth], high[depth];
+#pragma unroll
+        for (int d = 0; d < depth; ++d) {
+            if (base + d >= end) continue;
+            low[d].load_w(job, row0 + g, base + d, quad);
+            high[d].load_w(job, row0 + g + 8, base + d, quad);
+        }
+#pragma unroll
+        for (int d = 0; d < depth; ++d) {
+            if (base + d >= end) continue;
+            int block = base + d;
+            float s_w = weight_scale<kind>(job, row0, block);
+            Words a = low[d].w(), b = high[d].w();
+#pragma unroll
+            for (int tile = 0; tile < tiles; ++tile) {
+                int token = token0 + tile * 8;
+                Operands<kind> x;
+                x.load_x(job, token + g, group, block, quad);
+                float t[4];
+                block_product<kind>(t, a, b, x.x());
+                add_scaled<kind>(sum[tile], t, s_w, token_scale<kind>(job, token + 2 * quad, block),
+                                 token_scale<kind>(job, token + 2 * quad + 1, block));
+            }
+        }
+    }
+}
+
+template <Kind kind, int tiles>
+__global__ void skinny_kernel(Job job) {
+    extern __shared__ float shared[];  // [slices][tiles][128]
+    int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
+    int blocks = ceil_div(job.cols, 32), per_slice = ceil_div(blocks, slices);
+    int row0 = blockIdx.x * 16, token0 = blockIdx.y * tiles * 8;
+    float sum[tiles][4] = {};
+    skinny_slice<kind, tiles, 5>(job, row0, token0, w * per_slice, min(blocks, (w + 1) * per_slice),
+                                 sum);
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            shared[(w * tiles + tile) * 128 + i * warp + lane] = sum[tile][i];
+    __syncthreads();
+    for (int at = threadIdx.x; at < tiles * 128; at += blockDim.x) {
+        float total = shared[at];
+        for (int s = 1; s < slices; ++s) total = total + shared[s * tiles * 128 + at];
+        int tile = at / 128, i = at % 128 / warp, l = at % warp;
+        store(job, row0 + l / 4 + (i / 2) * 8, token0 + tile * 8 + 2 * (l % 4) + i % 2, total);
+    }
+}
+
+// ---- many token rows: 64 output rows x 64 tokens a block of 4 warps, each 32 x 32
+// -------------------
+
+constexpr int wide_rows = 64, wide_tokens = 64;
+
+template <Kind kind>
+__global__ void __launch_bounds__(128) wide_kernel(Job job) {
+    int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
+    int row0 = blockIdx.x * wide_rows + (w % 2) * 32,
+        token0 = blockIdx.y * wide_tokens + (w / 2) * 32;
+    int blocks = ceil_div(job.cols, 32), slices = slices_of(job.cols),
+        per_slice = ceil_div(blocks, slices);
+    int group = row0 / job.group_rows;
+    float total[2][4][4], part[2][4][4] = {};
+    for (int block = 0; block < blocks; ++block) {
+        Words a[2][2];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+            Operands<kind> low, high;
+            low.load_w(job, row0 + m * 16 + g, block, quad);
+            high.load_w(job, row0 + m * 16 + g + 8, block, quad);
+            a[m][0] = low.w();
+            a[m][1] = high.w();
+        }
+        float s_w = row0 < job.rows ? weight_scale<kind>(job, row0, block) : 0.0f;
+#pragma unroll
+        for (int tile = 0; tile < 4; ++tile) {
+            int token = token0 + tile * 8;
+            Operands<kind> x;
+            x.load_x(job, token + g, group, block, quad);
+            Words b = x.x();
+            float s0 = token_scale<kind>(job, token + 2 * quad, block);
+            float s1 = token_scale<kind>(job, token + 2 * quad + 1, block);
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+                float t[4];
+                block_product<kind>(t, a[m][0], a[m][1], b);
+                add_scaled<kind>(part[m][tile], t, s_w, s0, s1);
+            }
+        }
+        if ((block + 1) % per_slice == 0 || block + 1 == blocks) {
+            bool first = block < per_slice;
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                float& p = part[i / 16][i / 4 % 4][i % 4];
+                float& to = total[i / 16][i / 4 % 4][i % 4];
+                to = first ? p : to + p;
+                p = 0.0f;
+            }
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < 2; ++m)
+#pragma unroll
+        for (int tile = 0; tile < 4; ++tile)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                store(job, row0 + m * 16 + g + (i / 2) * 8, token0 + tile * 8 + 2 * quad + i % 2,
+                      total[m][tile][i]);
+}
+
+template <Kind kind, int tiles>
+void skinny(const Job& job, cudaStream_t stream) {
+    int slices = slices_of(job.cols);
+    dim3 grid(ceil_div(job.rows, 16), ceil_div(job.n, tiles * 8));
+    skinny_kernel<kind, tiles>
+        <<<grid, slices * warp, slices * tiles * 128 * sizeof(float), stream>>>(job);
+}
+
+template <Kind kind>
+void linear(const Job& job, cudaStream_t stream) {
+    if (!job.n || !job.rows) return;
+    // A wide tile's 32 rows must lie in one group and one scale tile; odd groups stay with the
+    // skinny kernel.
+    bool wide = job.n > 32 && job.group_rows % 32 == 0;
+    if (wide)
+        wide_kernel<kind>
+            <<<dim3(ceil_div(job.rows, wide_rows), ceil_div(job.n, wide_tokens)), 128, 0, stream>>>(
+                job);
+    else if (job.n <= 8)
+        skinny<kind, 1>(job, stream);
+    else
+        skinny<kind, 2>(job, stream);
+}
+
+}  // namespace
+
+void launch(const LinearFp8& op, cudaStream_t stream) {
+    Job job{};
+    job.codes = op.w.codes;
+    job.w_scales = op.w.scales;
+    job.x_codes = op.x.codes;
+    job.x_scales = op.x.scales;
+    job.y_bf16 = op.y;
+    job.rows = op.w.rows;
+    job.cols = job.x_stride = op.w.cols;
+    job.n = op.n;
+    job.group_rows = ceil_div(op.w.rows, 32) * 32;
+    linear<Kind::fp8>(job, stream);
+}
+
+void launch(const LinearBf16& op, cudaStream_t stream) {
+    Job job{};
+    job.w = op.w.data;
+    job.x = op.x;
+    job.y_bf16 = op.y_bf16;
+    job.y_f32 = op.y_f32;
+    job.rows = op.w.rows;
+    job.cols = job.x_stride = op.w.cols;
+    job.n = op.n;
+    job.group_rows = ceil_div(op.w.rows, 32) * 32;
+    linear<Kind::bf16>(job, stream);
+}
+
+// A tile of 16 rows must lie in one group: groups whose rank is no multiple of 16 are launched one
+// by one.
+void launch(const GroupedOutput& op, cudaStream_t stream) {
+    Job job{};
+    job.codes = op.w.codes;
+    job.w_scales = op.w.scales;
+    job.x = op.o;
+    job.y_bf16 = op.t;
+    job.rows = op.w.rows;
+    job.cols = op.w.cols;
+    job.n = op.n;
+    job.x_stride = op.groups * op.w.cols;
+    job.group_rows = op.w.rows / op.groups;
+    linear<Kind::grouped>(job, stream);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,441 @@
+// RoutedExpert: exact integers inside a block of 32, so bit-equal to the CPU whatever unit does the
+// products.
+//
+// An E4M3 value in units of 2^-9 is 18 bits and a sign: three signed base-256 digits. Weights are
+// twice E2M1, offset by 12 for dp4a (undone by the sum of the block's activations) and signed for
+// the tensor cores. One activation row: dp4a, a lane a block, a warp eight (or four) output rows.
+// More rows: int8 matrix instructions, 16 output rows x 16 rows a warp. Both add the blocks' terms
+// in the eight lanes of the contract.
+//
+// Two kernels an expert batch: gate, up, SwiGLU and quantisation together (a block of threads owns
+// 32 rows of both matrices, which is one quantisation group), then down.
+#include "kernels/cuda/device.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int digits_bytes = 96;    // a block of 32: d0 [32], d1 [32], d2 [32]
+constexpr int digits_stride = 112;  // in shared memory: lanes a block apart meet no bank twice
+
+// Activations as digits, in the workspace.
+struct Digits {
+    uint8_t* planes;  // [row][blocks][96]
+    float* scale;     // [row][blocks]  2^(byte - 137), NaN for byte 255
+};
+
+__device__ inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(selector));
+    return out;
+}
+constexpr uint32_t table_low = 0x03020100u, table_high = 0x0c080604u;
+
+// Four codes (the low 16 bits) to bytes. A selector nibble with bit 3 set gives the sign of a table
+// byte, which is 0: so positive and negative magnitudes come apart by flipping that bit.
+__device__ inline uint32_t weights_offset(uint32_t codes, uint32_t flipped) {
+    return prmt(table_low, table_high, codes) + 0x0c0c0c0cu - prmt(table_low, table_high, flipped);
+}
+__device__ inline uint32_t weights_signed(uint32_t codes, uint32_t flipped) {
+    return ((prmt(table_low, table_high, codes) | 0x80808080u) -
+            prmt(table_low, table_high, flipped)) ^
+           0x80808080u;
+}
+
+struct Split {
+    int d0, d1, d2;
+};
+__device__ inline Split split(int x) {
+    int d0 = (int8_t)(x & 255);
+    int rest = (x - d0) >> 8;
+    int d1 = (int8_t)(rest & 255);
+    return {d0, d1, (rest - d1) >> 8};
+}
+
+__device__ inline float activation_scale(uint8_t byte) {
+    return e8m0_to_float(byte) * exp2i(-10);
+}
+
+__device__ inline float term(int integer, float s_x, float s_w) {
+    return (__int2float_rn(integer) * s_x) * s_w;
+}
+
+// ---- one activation row
+// ----------------------------------------------------------------------------
+
+constexpr int items_max = 16;
+struct Item {
+    const uint8_t *c1, *s1, *c2, *s2, *c3, *s3;
+    QuantRows x;
+    const int32_t *row, *slot;
+    const float* weight;
+    bf16* out;
+};
+struct Items {
+    Item at[items_max];
+    uint8_t* act_codes;   // [items][F]
+    uint8_t* act_scales;  // [items][F / 32]
+    int dim, inner;
+    float limit;
+};
+
+// Shared memory of one activation row: digits, scales, sums of its blocks.
+struct Row {
+    uint8_t* digits;
+    float* scale;
+    int* sum;
+};
+
+__device__ Row stage_row(const uint8_t* codes, const uint8_t* scales, int blocks,
+                         std::byte* memory) {
+    Row row{(uint8_t*)memory, (float*)(memory + blocks * digits_stride), nullptr};
+    row.sum = (int*)(row.scale + blocks);
+    int lane = threadIdx.x % warp;
+    for (int b = threadIdx.x / warp; b < blocks; b += blockDim.x / warp) {
+        int x = e4m3_to_int(codes[b * 32 + lane]);
+        Split d = split(x);
+        uint8_t* to = row.digits + b * digits_stride + lane;
+        to[0] = (uint8_t)d.d0;
+        to[32] = (uint8_t)d.d1;
+        to[64] = (uint8_t)d.d2;
+        int sum = x;
+#pragma unroll
+        for (int off = 16; off > 0; off >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, off);
+        if (lane == 0) {
+            row.sum[b] = sum;
+            row.scale[b] = activation_scale(scales[b]);
+        }
+    }
+    __syncthreads();
+    return row;
+}
+
+__device__ inline int block_integer(uint4 codes, const uint4 (&d)[6], int sum) {
+    const uint32_t w[4] = {codes.x, codes.y, codes.z, codes.w};
+    const uint32_t x[24] = {d[0].x, d[0].y, d[0].z, d[0].w, d[1].x, d[1].y, d[1].z, d[1].w,
+                            d[2].x, d[2].y, d[2].z, d[2].w, d[3].x, d[3].y, d[3].z, d[3].w,
+                            d[4].x, d[4].y, d[4].z, d[4].w, d[5].x, d[5].y, d[5].z, d[5].w};
+    int s0 = 0, s1 = 0, s2 = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        uint32_t flipped = w[i] ^ 0x88888888u;
+        int low = (int)weights_offset(w[i], flipped),
+            high = (int)weights_offset(w[i] >> 16, flipped >> 16);
+        s0 = __dp4a(high, (int)x[2 * i + 1], __dp4a(low, (int)x[2 * i], s0));
+        s1 = __dp4a(high, (int)x[8 + 2 * i + 1], __dp4a(low, (int)x[8 + 2 * i], s1));
+        s2 = __dp4a(high, (int)x[16 + 2 * i + 1], __dp4a(low, (int)x[16 + 2 * i], s2));
+    }
+    return s0 + s1 * 256 + s2 * 65536 - 12 * sum;
+}
+
+// y[r] = row r0 + r of W x, in every lane. The eight lanes of the contract are lane % 8, kept in
+// all four copies.
+template <int rows>
+__device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, int blocks,
+                          const Row& x, float (&y)[rows]) {
+    int lane = threadIdx.x % warp;
+#pragma unroll
+    for (int r = 0; r < rows; ++r) y[r] = 0.0f;
+    for (int base = 0; base < blocks; base += warp) {
+        int b = base + lane;
+        bool inside = b < blocks;
+        uint4 c[rows];
+        uint8_t s[rows];
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+            c[r] = inside ? __ldg((const uint4*)(codes + ((int64_t)(r0 + r) * blocks + b) * 16))
+                          : make_uint4(0, 0, 0, 0);
+            s[r] = inside ? __ldg(scales + (int64_t)(r0 + r) * blocks + b) : 127;
+        }
+        int at = inside ? b : 0;
+        uint4 d[6];
+#pragma unroll
+        for (int i = 0; i < 6; ++i) d[i] = *(const uint4*)(x.digits + at * digits_stride + i * 16);
+        float s_x = x.scale[at];
+        int sum = x.sum[at];
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+            float t = inside ? term(block_integer(c[r], d, sum), s_x, e8m0_to_float(s[r])) : 0.0f;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) y[r] = y[r] + __shfl_sync(0xffffffffu, t, lane % 8 + i * 8);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < rows; ++r)
+#pragma unroll
+        for (int off = 4; off > 0; off >>= 1) y[r] = y[r] + __shfl_xor_sync(0xffffffffu, y[r], off);
+}
+
+// SwiGLU and quantisation of 32 values in a warp.
+__device__ inline void swiglu_lane(float g, float u, const float* weight, float limit,
+                                   uint8_t* code, uint8_t* scale) {
+    g = g > limit ? limit : g;
+    u = u > limit ? limit : (u < -limit ? -limit : u);
+    float a = silu_f32(g) * u;
+    if (weight) a = *weight * a;
+    a = round_bf16(a);
+    bool bad = __any_sync(0xffffffffu, !is_finite(a));
+    uint8_t byte = bad ? 255 : e8m0_ceil(fmaxf(warp_max(fabsf(a)), 1e-4f) * (1.0f / 448.0f));
+    float q = bad ? 0.0f : fminf(fmaxf(a * exp2i(127 - (int)byte), -448.0f), 448.0f);
+    *code = bad ? 0 : float_to_e4m3(q);
+    *scale = byte;
+}
+
+constexpr int row_block = 256;
+
+// y[i] without an indexed register array.
+__device__ inline float pick(const float (&y)[4], int i) {
+    return i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
+}
+
+__global__ void __launch_bounds__(row_block)
+    gate_up_row_kernel(__grid_constant__ const Items items) {
+    extern __shared__ __align__(16) std::byte memory[];
+    __shared__ float gate[32], up[32];
+    const Item& item = items.at[blockIdx.y];
+    int blocks = items.dim / 32, w = threadIdx.x / warp, lane = threadIdx.x % warp;
+    int64_t token = *item.row;
+    Row x =
+        stage_row(item.x.codes + token * items.dim, item.x.scales + token * blocks, blocks, memory);
+    int row0 = blockIdx.x * 32;
+    float y[4];
+    warp_rows<4>(item.c1, item.s1, row0 + w * 4, blocks, x, y);
+    if (lane < 4) gate[w * 4 + lane] = round_bf16(pick(y, lane));
+    warp_rows<4>(item.c3, item.s3, row0 + w * 4, blocks, x, y);
+    if (lane < 4) up[w * 4 + lane] = round_bf16(pick(y, lane));
+    __syncthreads();
+    if (w != 0) return;
+    uint8_t byte;
+    swiglu_lane(gate[lane], up[lane], item.weight, items.limit,
+                items.act_codes + (int64_t)blockIdx.y * items.inner + row0 + lane, &byte);
+    if (lane == 0) items.act_scales[(int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x] = byte;
+}
+
+__global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ const Items items) {
+    extern __shared__ __align__(16) std::byte memory[];
+    const Item& item = items.at[blockIdx.y];
+    int blocks = items.inner / 32, w = threadIdx.x / warp, lane = threadIdx.x % warp;
+    Row x = stage_row(items.act_codes + (int64_t)blockIdx.y * items.inner,
+                      items.act_scales + (int64_t)blockIdx.y * blocks, blocks, memory);
+    int row0 = blockIdx.x * 32 + w * 4;
+    float y[4];
+    warp_rows<4>(item.c2, item.s2, row0, blocks, x, y);
+    if (lane < 4) item.out[(int64_t)*item.slot * items.dim + row0 + lane] = to_bf16(pick(y, lane));
+}
+
+size_t row_shared(int cols) {
+    return (size_t)(cols / 32) * (digits_stride + sizeof(float) + sizeof(int));
+}
+
+// ---- more activation rows
+// -------------------------------------------------------------------------
+
+constexpr int tile_rows = 16, tile_tokens = 16;
+
+__global__ void digits_kernel(QuantRows x, const int32_t* rows, int cols, Digits to) {
+    int blocks = cols / 32, lane = threadIdx.x % warp;
+    int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
+    if (b >= blocks) return;
+    int64_t from = rows[blockIdx.y];
+    Split d = split(e4m3_to_int(x.codes[from * cols + b * 32 + lane]));
+    uint8_t* plane = to.planes + ((int64_t)blockIdx.y * blocks + b) * digits_bytes + lane;
+    plane[0] = (uint8_t)d.d0;
+    plane[32] = (uint8_t)d.d1;
+    plane[64] = (uint8_t)d.d2;
+    if (lane == 0)
+        to.scale[(int64_t)blockIdx.y * blocks + b] = activation_scale(x.scales[from * blocks + b]);
+}
+
+// A warp's tile: 16 rows of W from row0, tokens token0 .. + 15. Values in y[tile of 8
+// tokens][fragment], already summed.
+__device__ void tile_product(const Fp4Matrix& w, int row0, const Digits& x, int token0, int count,
+                             float (&y)[2][4]) {
+    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4, blocks = w.cols / 32;
+    float acc[8][2][4];
+#pragma unroll
+    for (int i = 0; i < 64; ++i) acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    int low = row0 + g, high = row0 + g + 8;
+    for (int base = 0; base < blocks; base += 8) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            int b = base + j;
+            if (b >= blocks) continue;
+            uint32_t cl =
+                low < w.rows
+                    ? __ldg((const uint32_t*)(w.codes + ((int64_t)low * blocks + b) * 16) + quad)
+                    : 0;
+            uint32_t ch =
+                high < w.rows
+                    ? __ldg((const uint32_t*)(w.codes + ((int64_t)high * blocks + b) * 16) + quad)
+                    : 0;
+            float sl =
+                low < w.rows ? e8m0_to_float(__ldg(w.scales + (int64_t)low * blocks + b)) : 1.0f;
+            float sh =
+                high < w.rows ? e8m0_to_float(__ldg(w.scales + (int64_t)high * blocks + b)) : 1.0f;
+            uint32_t fl = cl ^ 0x88888888u, fh = ch ^ 0x88888888u;
+            uint32_t a0 = weights_signed(cl, fl), a2 = weights_signed(cl >> 16, fl >> 16);
+            uint32_t a1 = weights_signed(ch, fh), a3 = weights_signed(ch >> 16, fh >> 16);
+#pragma unroll
+            for (int t = 0; t < 2; ++t) {
+                int token = token0 + t * 8 + g;
+                const uint8_t* plane =
+                    x.planes + ((int64_t)token * blocks + b) * digits_bytes + quad * 8;
+                int c[3][4];
+#pragma unroll
+                for (int d = 0; d < 3; ++d) {
+                    uint2 v = token < count ? *(const uint2*)(plane + d * 32) : make_uint2(0, 0);
+                    c[d][0] = c[d][1] = c[d][2] = c[d][3] = 0;
+                    mma_s8(c[d], a0, a1, a2, a3, v.x, v.y);
+                }
+                int column = token0 + t * 8 + 2 * quad;
+                float x0 = column < count ? x.scale[(int64_t)column * blocks + b] : 0.0f;
+                float x1 = column + 1 < count ? x.scale[(int64_t)(column + 1) * blocks + b] : 0.0f;
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    acc[j][t][i] = acc[j][t][i] + term(c[0][i] + c[1][i] * 256 + c[2][i] * 65536,
+                                                       i % 2 ? x1 : x0, i < 2 ? sl : sh);
+            }
+        }
+    }
+#pragma unroll
+    for (int t = 0; t < 2; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float v0 = acc[0][t][i] + acc[4][t][i], v1 = acc[1][t][i] + acc[5][t][i];
+            float v2 = acc[2][t][i] + acc[6][t][i], v3 = acc[3][t][i] + acc[7][t][i];
+            y[t][i] = (v0 + v2) + (v1 + v3);
+        }
+}
+
+struct Tile {
+    ExpertWeights expert;
+    Digits x, act;
+    const float* weights;
+    const int32_t* slots;
+    bf16* out;
+    int count;
+    float limit;
+};
+
+// Warps 0, 1: rows 0..15 and 16..31 of w1; warps 2, 3: of w3.
+__global__ void __launch_bounds__(128) gate_up_tile_kernel(Tile tile) {
+    __shared__ float values[2][32][tile_tokens + 1];
+    int w = threadIdx.x / warp, lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
+    int row0 = blockIdx.x * 32, token0 = blockIdx.y * tile_tokens,
+        inner_blocks = tile.expert.w1.rows / 32;
+    float y[2][4];
+    tile_product(w < 2 ? tile.expert.w1 : tile.expert.w3, row0 + (w % 2) * 16, tile.x, token0,
+                 tile.count, y);
+#pragma unroll
+    for (int t = 0; t < 2; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            values[w / 2][(w % 2) * 16 + g + (i / 2) * 8][t * 8 + 2 * quad + i % 2] =
+                round_bf16(y[t][i]);
+    __syncthreads();
+    for (int t = w; t < tile_tokens; t += 4) {
+        int token = token0 + t;
+        if (token >= tile.count) break;
+        uint8_t code, byte;
+        swiglu_lane(values[0][lane][t], values[1][lane][t], tile.weights + token, tile.limit, &code,
+                    &byte);
+        Split d = split(e4m3_to_int(code));
+        int64_t block = (int64_t)token * inner_blocks + blockIdx.x;
+        uint8_t* plane = tile.act.planes + block * digits_bytes + lane;
+        plane[0] = (uint8_t)d.d0;
+        plane[32] = (uint8_t)d.d1;
+        plane[64] = (uint8_t)d.d2;
+        if (lane == 0) tile.act.scale[block] = activation_scale(byte);
+    }
+}
+
+__global__ void __launch_bounds__(128) down_tile_kernel(Tile tile) {
+    int w = threadIdx.x / warp, lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
+    int row0 = (blockIdx.x * 4 + w) * tile_rows, token0 = blockIdx.y * tile_tokens;
+    if (row0 >= tile.expert.w2.rows) return;
+    float y[2][4];
+    tile_product(tile.expert.w2, row0, tile.act, token0, tile.count, y);
+#pragma unroll
+    for (int t = 0; t < 2; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            int token = token0 + t * 8 + 2 * quad + i % 2, row = row0 + g + (i / 2) * 8;
+            if (token < tile.count && row < tile.expert.w2.rows)
+                tile.out[(int64_t)tile.slots[token] * tile.expert.w2.rows + row] = to_bf16(y[t][i]);
+        }
+}
+
+size_t align256(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+Digits carve(std::byte*& memory, int count, int blocks) {
+    Digits d{(uint8_t*)memory, nullptr};
+    memory += align256((size_t)count * blocks * digits_bytes);
+    d.scale = (float*)memory;
+    memory += align256((size_t)count * blocks * sizeof(float));
+    return d;
+}
+
+}  // namespace
+
+size_t expert_workspace(int count, int dim, int inner) {
+    size_t blocks = dim / 32 + inner / 32;
+    size_t rows = align256((size_t)items_max * inner) + (size_t)items_max * (inner / 32);
+    size_t tiles = (size_t)count * blocks * (digits_bytes + sizeof(float)) + 1024;
+    return tiles > rows ? tiles : rows;
+}
+
+void launch_rows(const RoutedExpert* ops, int count, Workspace& work, cudaStream_t stream) {
+    Items items{};
+    items.dim = ops[0].expert.w1.cols;
+    items.inner = ops[0].expert.w1.rows;
+    items.limit = ops[0].limit;
+    items.act_codes = (uint8_t*)work.memory;
+    items.act_scales = items.act_codes + align256((size_t)items_max * items.inner);
+    for (int i = 0; i < count; ++i) {
+        const ExpertWeights& e = ops[i].expert;
+        items.at[i] = {e.w1.codes,   e.w1.scales,    e.w2.codes, e.w2.scales,
+                       e.w3.codes,   e.w3.scales,    ops[i].x,   ops[i].rows,
+                       ops[i].slots, ops[i].weights, ops[i].out};
+    }
+    unsigned n = (unsigned)count;
+    gate_up_row_kernel<<<dim3(items.inner / 32, n), row_block, row_shared(items.dim), stream>>>(
+        items);
+    down_row_kernel<<<dim3(items.dim / 32, n), row_block, row_shared(items.inner), stream>>>(items);
+}
+
+// Neighbouring items of one row go together.
+void launch(const RoutedExpertBatch& op, Workspace& work, cudaStream_t stream) {
+    for (int i = 0; i < op.count;) {
+        int end = i;
+        while (end < op.count && end - i < items_max && op.items[end].count == 1) ++end;
+        if (end > i)
+            launch_rows(op.items + i, end - i, work, stream);
+        else
+            launch(op.items[end++], work, stream);
+        i = end;
+    }
+}
+
+void launch(const RoutedExpert& op, Workspace& work, cudaStream_t stream) {
+    if (!op.count) return;
+    if (op.count == 1) return launch_rows(&op, 1, work, stream);
+    int dim = op.expert.w1.cols, inner = op.expert.w1.rows;
+    std::byte* memory = work.memory;
+    Tile tile{};
+    tile.expert = op.expert;
+    tile.x = carve(memory, op.count, dim / 32);
+    tile.act = carve(memory, op.count, inner / 32);
+    tile.weights = op.weights;
+    tile.slots = op.slots;
+    tile.out = op.out;
+    tile.count = op.count;
+    tile.limit = op.limit;
+    digits_kernel<<<dim3(ceil_div(dim / 32, 8), op.count), 256, 0, stream>>>(op.x, op.rows, dim,
+                                                                             tile.x);
+    unsigned tokens = ceil_div(op.count, tile_tokens);
+    gate_up_tile_kernel<<<dim3(inner / 32, tokens), 128, 0, stream>>>(tile);
+    down_tile_kernel<<<dim3(ceil_div(dim, 4 * tile_rows), tokens), 128, 0, stream>>>(tile);
+}
+
+}  // namespace sluice::cuda
