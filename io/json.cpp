@@ -188,6 +188,10 @@ Json::Json(std::shared_ptr<const Node> node, std::string path)
     : node_(std::move(node)), path_(std::move(path)) {}
 
 Result<Json> Json::parse(std::string_view text) {
+    // The library takes a zero byte for the end of the text.
+    if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+        return fail(Code::corrupt, cat("not valid JSON: ", where(text, zero + 1), ": a zero byte"));
+    }
     Builder builder;
     size_t taken = 0;
     bool ok = false;
