@@ -1,4 +1,4 @@
-// JSON without the library in sight: json.cpp is the only file that includes it.
+// JSON without the library in sight: only json.cpp and json_events.cpp include it.
 #pragma once
 
 #include <cstdint>

@@ -38,10 +38,10 @@ bool is_there(const fs::path& path) {
 // "models--org--name" -> "org/name"; empty for other names.
 std::string repository_of(const std::string& folder_name) {
     if (!folder_name.starts_with(repository_prefix)) return "";
-    std::string id = folder_name.substr(repository_prefix.size());
+    const std::string_view id = std::string_view(folder_name).substr(repository_prefix.size());
     const size_t dashes = id.find("--");
-    if (dashes != id.npos) id.replace(dashes, 2, "/");
-    return id;
+    if (dashes == id.npos) return std::string(id);
+    return cat(id.substr(0, dashes), "/", id.substr(dashes + 2));
 }
 
 // .../models--org--name/snapshots/COMMIT -> "org/name"
@@ -109,9 +109,10 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
 }
 
 Result<ModelFolder> find_in_cache(const std::string& id, const std::string& revision) {
-    std::string name = id;
-    name.replace(name.find('/'), 1, "--");
-    const fs::path root = hub_cache() / (std::string(repository_prefix) + name);
+    const size_t slash = id.find('/');
+    const std::string name =
+        cat(repository_prefix, id.substr(0, slash), "--", id.substr(slash + 1));
+    const fs::path root = hub_cache() / name;
     if (is_folder(root)) return choose_snapshot(root, revision);
     return fail(Code::not_found,
                 cat("\"", id, "\" is neither a folder here nor in the Hugging Face cache (",
