@@ -1,0 +1,274 @@
+#include "tools/chat.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include "io/file.h"
+#include "io/text.h"
+#include "tools/exit_code.h"
+#include "tools/line_reader.h"
+#include "tools/messages.h"
+#include "tools/model_run.h"
+#include "tools/option_table.h"
+#include "tools/output.h"
+#include "tools/show.h"
+#include "tools/signals.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr const char* help_text =
+    "/set NAME VALUE  temp, top-k, top-p, min-p, repeat-penalty, seed, predict, stop,\n"
+    "                 reasoning, reasoning-effort, loop-guard, system-prompt\n"
+    "/clear           forget the conversation\n"
+    "/save FILE       write it as JSON\n"
+    "/load FILE       go on from such a file\n"
+    "/stats           what the last answer cost\n"
+    "/bye             leave (so does Ctrl-D)\n"
+    "\"\"\"              begins and ends a message of several lines\n"
+    "Ctrl-C           stops an answer\n";
+
+constexpr std::array settable = {
+    "temp",       "top-k",        "top-p", "min-p",     "repeat-penalty",
+    "seed",       "predict",      "stop",  "reasoning", "reasoning-effort",
+    "loop-guard", "system-prompt"};
+
+void say(std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+// "/set temp 0.5" -> {"/set", "temp 0.5"}.
+std::pair<std::string, std::string> split_word(const std::string& line) {
+    size_t space = line.find(' ');
+    if (space == std::string::npos) return {line, {}};
+    size_t rest = line.find_first_not_of(' ', space);
+    return {line.substr(0, space), rest == std::string::npos ? "" : line.substr(rest)};
+}
+
+class Chat {
+ public:
+    Chat(const Options& options, const Terminal& terminal, ModelRun run, const std::string& system)
+        : options_(options),
+          terminal_(terminal),
+          run_(std::move(run)),
+          output_(1),
+          reader_(make_line_reader(terminal, history_file())) {
+        options_.system_prompt = system;
+        clear();
+    }
+
+    int run() {
+        if (!options_.quiet) say("Type a message, or /help.");
+        bool asked_to_leave = false;
+        while (!leave_) {
+            auto [event, text] = next_message();
+            if (event == LineReader::Event::end) {
+                std::fputc('\n', stderr);
+                return exit_ok;
+            }
+            if (event == LineReader::Event::interrupt) {
+                if (asked_to_leave) return exit_interrupted;
+                say("Ctrl-C again leaves (so do /bye and Ctrl-D).");
+                asked_to_leave = true;
+                continue;
+            }
+            asked_to_leave = false;
+            if (event == LineReader::Event::interrupt_typed || text.empty()) continue;
+            if (text[0] == '/')
+                command(text);
+            else
+                answer(text);
+            if (output_.reader_gone()) return exit_reader_gone;
+        }
+        return failure_;
+    }
+
+ private:
+    static std::string history_file() {
+        std::string folder = state_folder();
+        return folder.empty() ? folder : folder + "/history";
+    }
+
+    LineReader::Line next_message() {
+        auto line = reader_->read("> ");
+        if (line.event != LineReader::Event::line) return line;
+        reader_->remember(line.text);
+        if (line.text.rfind("\"\"\"", 0) != 0) return line;
+        std::string text = line.text.substr(3);
+        while (text.size() < 3 || text.compare(text.size() - 3, 3, "\"\"\"") != 0) {
+            line = reader_->read(". ");
+            if (line.event != LineReader::Event::line) {
+                if (line.event == LineReader::Event::interrupt)
+                    line.event = LineReader::Event::interrupt_typed;
+                return line;
+            }
+            text += (text.empty() ? "" : "\n") + line.text;
+        }
+        text.resize(text.size() - 3);
+        return {LineReader::Event::line, std::move(text)};
+    }
+
+    void clear() {
+        messages_.clear();
+        if (!options_.system_prompt.empty())
+            messages_.push_back({Role::system, options_.system_prompt, {}});
+        run_.session->reset();
+    }
+
+    void command(const std::string& line) {
+        auto [name, rest] = split_word(line);
+        if (name == "/help" || name == "/?")
+            std::fputs(help_text, stderr);
+        else if (name == "/bye" || name == "/exit" || name == "/quit")
+            leave_ = true;
+        else if (name == "/clear")
+            clear(), say("Forgotten.");
+        else if (name == "/set")
+            set(rest);
+        else if (name == "/save")
+            save(rest);
+        else if (name == "/load")
+            load(rest);
+        else if (name == "/stats")
+            stats();
+        else
+            say(cat("unknown command ", printable(name), "; /help lists them"));
+    }
+
+    void set(const std::string& rest) {
+        auto [name, value] = split_word(rest);
+        bool known = std::find(settable.begin(), settable.end(), name) != settable.end();
+        if (!known) return std::fputs(help_text, stderr), void();
+        for (const auto& spec : option_table()) {
+            if (spec.long_names().front() != name) continue;
+            Options changed = options_;
+            auto done = spec.set(changed, {"/set " + name, {value}});
+            if (!done) return say(done.error().message);
+            options_ = std::move(changed);
+        }
+        apply_options(run_, options_);
+        if (name == "system-prompt") set_system();
+        say(cat(name, " is ", printable(value)));
+    }
+
+    void set_system() {
+        if (!messages_.empty() && messages_.front().role == Role::system)
+            messages_.erase(messages_.begin());
+        if (!options_.system_prompt.empty())
+            messages_.insert(messages_.begin(), {Role::system, options_.system_prompt, {}});
+    }
+
+    void save(const std::string& path) {
+        if (path.empty()) return say("/save FILE");
+        auto done = write_file_whole(path, messages_json(messages_));
+        say(done ? cat("saved ", messages_.size(), " messages in ", printable(path))
+                 : done.error().message);
+    }
+
+    void load(const std::string& path) {
+        if (path.empty()) return say("/load FILE");
+        auto text = read_text(path, uint64_t{64} << 20);
+        if (!text) return say(text.error().message);
+        auto messages = parse_messages(path, *text);
+        if (!messages) return say(messages.error().message);
+        messages_ = std::move(*messages);
+        say(cat("loaded ", messages_.size(), " messages from ", printable(path)));
+    }
+
+    void stats() {
+        if (!last_) return say("no answer yet");
+        std::fputs(stats_block(*last_, run_.facts).c_str(), stderr);
+    }
+
+    void answer(const std::string& text) {
+        messages_.push_back({Role::user, text, {}});
+        auto done = generate_answer();
+        if (!done) {
+            messages_.pop_back();
+            bool stopped = done.error().code == Code::interrupted;
+            say(stopped ? "stopped; the message is dropped" : done.error().message);
+            if (done.error().code == Code::usage)
+                say("The conversation is kept: /save it, /clear it, or ask something shorter.");
+            clear_interrupt();
+            return;
+        }
+        clear_interrupt();
+        last_ = std::move(*done);
+        finish(*last_);
+    }
+
+    Result<Answer> generate_answer() {
+        const Engine& engine = *run_.engine;
+        auto ids = encode_chat(engine.tokenizer(), engine.config(), messages_, run_.prompt);
+        if (!ids) return tl::unexpected(ids.error());
+        auto wanted = generate_options(run_, options_);
+        wanted.sampler.seed += turns_;
+        ThoughtStream thoughts(terminal_, options_.show_reasoning || !options_.quiet);
+        PromptProgress progress(*run_.session, terminal_.stderr_tty && !options_.quiet);
+        SessionSource source(*run_.session);
+        auto sink = [&](const AnswerStream::Piece& piece) {
+            progress.erase();
+            thoughts.show(piece.reasoning);
+            if (!piece.content.empty()) thoughts.end();
+            return write(piece.content);
+        };
+        auto out = generate(source, engine.tokenizer(), run_.facts.end_tokens, *ids, wanted, sink);
+        thoughts.end();
+        return out;
+    }
+
+    bool write(std::string_view text) {
+        auto done = output_.write(terminal_.stdout_tty ? visible(text) : std::string(text));
+        if (!done) {
+            failure_ = report_error(done.error());
+            leave_ = true;
+        }
+        return done.has_value() && !output_.reader_gone();
+    }
+
+    void finish(const Answer& answer) {
+        if (answer.text.empty() || answer.text.back() != '\n') write("\n");
+        turns_++;
+        messages_.push_back({Role::assistant, answer.text, answer.reasoning});
+        if (answer.error) say(answer.error->message);
+        if (answer.finish == Finish::interrupted) say("(stopped)");
+        if (answer.finish == Finish::loop) say("(stopped: the answer turns in a circle)");
+        if (answer.unclosed) say("(the thought never ended; all of it is the answer)");
+        auto used = answer.prompt_tokens + answer.completion_tokens;
+        if (answer.finish == Finish::length && used >= static_cast<uint64_t>(run_.facts.context)) {
+            say(cat("The context of ", run_.facts.context,
+                    " tokens is full: /save and /clear, or start with a larger -c."));
+        }
+        if (options_.quiet) return;
+        const char* dim = terminal_.color ? "\x1b[2m" : "";
+        const char* plain = terminal_.color ? "\x1b[0m" : "";
+        std::fprintf(stderr, "%s%s%s\n", dim, speed_line(answer).c_str(), plain);
+    }
+
+    Options options_;
+    const Terminal& terminal_;
+    ModelRun run_;
+    Output output_;
+    std::unique_ptr<LineReader> reader_;
+    std::vector<Message> messages_;
+    std::optional<Answer> last_;
+    uint64_t turns_ = 0;
+    bool leave_ = false;
+    int failure_ = exit_ok;
+};
+
+}  // namespace
+
+int run_chat(const Options& options, const Terminal& terminal) {
+    install_signals(SecondPress::ignored);
+    auto system = system_message(options);
+    if (!system) return report_error(system.error());
+    auto run = load_model(options, terminal, true);
+    if (!run) return report_error(run.error());
+    return Chat(options, terminal, std::move(*run), *system).run();
+}
+
+}  // namespace sluice

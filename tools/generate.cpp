@@ -1,0 +1,159 @@
+#include "tools/generate.h"
+
+#include <chrono>
+
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+CacheStats minus(CacheStats a, const CacheStats& b) {
+    a.asked -= b.asked, a.hits -= b.hits, a.misses -= b.misses, a.evictions -= b.evictions;
+    a.late_prefetches -= b.late_prefetches;
+    a.sweep_asked -= b.sweep_asked, a.sweep_hits -= b.sweep_hits;
+    a.prefetch_started -= b.prefetch_started, a.prefetch_used -= b.prefetch_used;
+    a.prefetch_wasted -= b.prefetch_wasted;
+    a.guesses -= b.guesses, a.guesses_right -= b.guesses_right;
+    a.prefetch_switched_off -= b.prefetch_switched_off;
+    a.bytes_demand -= b.bytes_demand, a.bytes_prefetch -= b.bytes_prefetch;
+    a.wait_s -= b.wait_s;
+    return a;
+}
+
+// The loop of one answer, and what it has so far.
+class Generation {
+ public:
+    Generation(TokenSource& source, AnswerStream stream, const GenerateOptions& options,
+               const PieceSink& sink)
+        : source_(source),
+          stream_(std::move(stream)),
+          sampler_(options.sampler),
+          options_(options),
+          sink_(sink) {}
+
+    Result<Answer> run(std::span<const int32_t> prompt) {
+        tokens_.assign(prompt.begin(), prompt.end());
+        answer_.prompt_tokens = prompt.size();
+        RunStats before = source_.stats();
+        auto start = Clock::now();
+        auto kept = source_.rewind_to_prefix(prompt);
+        if (!kept) return tl::unexpected(kept.error());
+        answer_.cached_tokens = static_cast<uint64_t>(*kept);
+        auto logits = source_.feed(prompt.subspan(static_cast<size_t>(*kept)));
+        if (!logits) return tl::unexpected(logits.error());
+        auto token = sampler_.sample(*logits, tokens_);
+        if (!token) return tl::unexpected(token.error());
+        answer_.prompt_s = seconds_since(start);
+        RunStats after = source_.stats();
+        answer_.prompt = sluice::minus(after, before);
+
+        start = Clock::now();
+        decode(*token);
+        answer_.decode_s = seconds_since(start);
+        answer_.decode = sluice::minus(source_.stats(), after);
+        close();
+        return std::move(answer_);
+    }
+
+ private:
+    bool cancelled() const { return options_.cancel && *options_.cancel; }
+
+    void show(AnswerStream::Piece piece) {
+        answer_.text += piece.content;
+        answer_.reasoning += piece.reasoning;
+        if (!sink_(piece)) interrupt_ = true;
+    }
+
+    // Takes `token` and those after it, until the answer ends.
+    void decode(int32_t token) {
+        while (true) {
+            tokens_.push_back(token);
+            show(stream_.push(token));
+            if (stream_.ended()) return end(stream_.ended_by());
+            if (interrupt_ || cancelled()) return end(Finish::interrupted);
+            bool full = static_cast<int64_t>(tokens_.size()) >= options_.context;
+            bool enough = options_.predict >= 0 &&
+                          stream_.tokens() >= static_cast<uint64_t>(options_.predict);
+            if (full || enough) return end(Finish::length);
+            auto logits = source_.feed(std::span<const int32_t>(&token, 1));
+            if (!logits) return fail_with(logits.error());
+            auto next = sampler_.sample(*logits, tokens_);
+            if (!next) return fail_with(next.error());
+            token = *next;
+        }
+    }
+
+    void end(Finish finish) { answer_.finish = finish; }
+
+    void fail_with(const Error& error) {
+        if (error.code == Code::interrupted) return end(Finish::interrupted);
+        answer_.error = error;
+        end(Finish::error);
+    }
+
+    void close() {
+        auto rest = stream_.finish();
+        answer_.unclosed = stream_.unclosed();
+        // Text that was shown as a thought and turned out to be the answer is the content.
+        if (answer_.unclosed) answer_.reasoning.clear();
+        show(std::move(rest));
+        answer_.completion_tokens = stream_.tokens();
+        answer_.reasoning_tokens = answer_.unclosed ? 0 : stream_.reasoning_tokens();
+    }
+
+    TokenSource& source_;
+    AnswerStream stream_;
+    Sampler sampler_;
+    const GenerateOptions& options_;
+    const PieceSink& sink_;
+    std::vector<int32_t> tokens_;
+    Answer answer_;
+    bool interrupt_ = false;
+};
+
+}  // namespace
+
+RunStats minus(const RunStats& later, const RunStats& earlier) {
+    RunStats out = later;
+    out.cache = minus(later.cache, earlier.cache);
+    out.ring.reads -= earlier.ring.reads;
+    out.ring.bytes -= earlier.ring.bytes;
+    out.ring.resubmitted -= earlier.ring.resubmitted;
+    out.ring.busy_s -= earlier.ring.busy_s;
+    out.ring.wait_s -= earlier.ring.wait_s;
+    out.expert_bytes -= earlier.expert_bytes;
+    out.row_bytes -= earlier.row_bytes;
+    out.rows_asked -= earlier.rows_asked;
+    out.row_hits -= earlier.row_hits;
+    out.prompt_tokens -= earlier.prompt_tokens;
+    out.decode_tokens -= earlier.decode_tokens;
+    out.prompt_s -= earlier.prompt_s;
+    out.decode_s -= earlier.decode_s;
+    out.compute_s -= earlier.compute_s;
+    return out;
+}
+
+Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
+                        std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const PieceSink& sink) {
+    if (prompt.empty()) return fail(Code::usage, "the prompt is empty");
+    if (static_cast<int64_t>(prompt.size()) + 1 > options.context) {
+        return fail(Code::usage, cat("the prompt has ", prompt.size(), " tokens and the context ",
+                                     options.context,
+                                     ": no room for an answer; raise -c or shorten"
+                                     " it"));
+    }
+    if (auto fine = check(options.sampler); !fine) return tl::unexpected(fine.error());
+    auto stream = AnswerStream::create(tokenizer, end_tokens, options.stream);
+    if (!stream) return tl::unexpected(stream.error());
+    return Generation(source, std::move(*stream), options, sink).run(prompt);
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// Bytes of standard input, one at a time, and the text of a bracketed paste.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace sluice {
+
+class KeyInput {
+ public:
+    explicit KeyInput(int fd) : fd_(fd) {}
+    static constexpr int end = -1;          // end of file or a failed terminal
+    static constexpr int interrupted = -2;  // a signal came: look at the flags, ask again
+
+    int byte();
+    // A character as a code point, from UTF-8; what is none is U+FFFD.
+    int character();
+    // Up to the end mark ESC[201~ (which it eats) or the end of input. CR and CRLF become LF; all
+    // other bytes are text.
+    std::string paste();
+
+ private:
+    int fd_;
+    std::array<char, 4096> buffer_{};
+    size_t next_ = 0, filled_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,153 @@
+#include "tools/option_table.h"
+
+#include "tools/option_setters.h"
+
+namespace sluice {
+
+namespace {
+
+using namespace option;
+
+constexpr Commands answer = bit(Command::answer);
+constexpr Commands record = bit(Command::record);
+constexpr Commands inspect = bit(Command::inspect);
+constexpr Commands simulate_ = bit(Command::simulate);
+constexpr Commands bench = bit(Command::bench);
+constexpr Commands runs_model = answer | record | bench;
+constexpr Commands has_model = runs_model | inspect;
+constexpr Commands everywhere = has_model | simulate_;
+
+constexpr const char* g_model = "Model";
+constexpr const char* g_prompt = "Prompt";
+constexpr const char* g_sampling = "Sampling";
+constexpr const char* g_thinking = "Thinking";
+constexpr const char* g_machine = "Machine";
+constexpr const char* g_output = "Output";
+constexpr const char* g_command = "Command";
+
+// names, value, takes, commands, lasting, group, help, setter
+constexpr OptionSpec table[] = {
+    {"-m,--model", "MODEL", Takes::repeated, has_model, true, g_model,
+     "Model folder or hub id in the Hugging Face cache; again for shards on further drives",
+     set_model},
+    {"--revision", "NAME", Takes::one, has_model, true, g_model,
+     "Branch, tag or commit of a hub id", set_revision},
+    {"--offline", "", Takes::none, has_model, true, g_model, "Accepted; nothing is ever downloaded",
+     accept},
+
+    {"-p,--prompt", "TEXT", Takes::one, answer | record, false, g_prompt,
+     "Answer once; - reads standard input. A pipe is appended to TEXT", set_text<&Options::prompt>},
+    {"-f,--file", "FILE", Takes::one, answer | record, false, g_prompt, "Prompt from a file",
+     set_name<&Options::prompt_file>},
+    {"--system-prompt", "TEXT", Takes::one, answer | record, true, g_prompt, "System message",
+     set_text<&Options::system_prompt>},
+    {"--system-prompt-file", "FILE", Takes::one, answer | record, true, g_prompt,
+     "System message from a file", set_name<&Options::system_prompt_file>},
+    {"--messages", "FILE", Takes::one, record, false, g_prompt,
+     "JSON list of {role, content} instead of a prompt", set_name<&Options::messages_file>},
+    {"-n,--predict,--n-predict,--max-tokens", "N", Takes::one, answer | record | bench, true,
+     g_prompt, "Tokens at the most (-1: until the end)", set_predict},
+    {"-c,--ctx-size", "N", Takes::one, runs_model, true, g_prompt,
+     "Context in tokens (default: the model's, at most 8192)", set_context},
+    {"--stop", "TEXT", Takes::repeated, answer, true, g_prompt,
+     "End the answer before TEXT (up to 16 times)", set_stop},
+    {"--ignore-eos", "", Takes::none, answer, true, g_prompt, "Go on after an end token",
+     set_switch<&Options::ignore_eos>},
+    {"--loop-guard", "N", Takes::one, answer, true, g_prompt,
+     "Stop when the last N tokens are one cycle four times or more (0: off)", set_loop_guard},
+
+    {"--temp,--temperature", "X", Takes::one, answer, true, g_sampling,
+     "Temperature, 0 is greedy (default: generation_config.json, else 1.0)", set_temperature},
+    {"--top-k", "N", Takes::one, answer, true, g_sampling, "Best N only (0: all)", set_top_k},
+    {"--top-p", "X", Takes::one, answer, true, g_sampling,
+     "Nucleus (default: generation_config.json, else 0.95)", set_top_p},
+    {"--min-p", "X", Takes::one, answer, true, g_sampling, "At least X times the best probability",
+     set_min_p},
+    {"--repeat-penalty", "X", Takes::one, answer, true, g_sampling,
+     "Divide the logits of tokens seen (1: off)", set_penalty},
+    {"-s,--seed", "N", Takes::one, answer | record | bench, true, g_sampling,
+     "Seed (-1: drawn and shown)", set_seed},
+
+    {"--reasoning", "on|off|auto", Takes::one, answer | record, true, g_thinking,
+     "Think before the answer (auto: only with --reasoning-effort)", set_reasoning},
+    {"--reasoning-effort", "E", Takes::one, answer | record, true, g_thinking,
+     "low, high, max or 1 to 100; switches thinking on", set_effort},
+    {"--show-reasoning", "", Takes::none, answer, true, g_thinking,
+     "Thoughts on stderr also when not on a terminal", set_switch<&Options::show_reasoning>},
+
+    {"-t,--threads", "N", Takes::one, runs_model, true, g_machine,
+     "CPU threads (default: the CPUs this process may use)", set_threads},
+    {"--device", "NAME", Takes::one, runs_model, true, g_machine, "auto, cpu, cuda or cuda:N",
+     set_device},
+    {"--cpu-isa", "NAME", Takes::one, runs_model, true, g_machine, "auto, scalar, avx2 or avx512",
+     set_isa},
+    {"--io", "NAME", Takes::one, runs_model, true, g_machine, "auto, uring or threads", set_io},
+    {"--io-depth", "N", Takes::one, runs_model, true, g_machine, "Reads in flight (64)", set_depth},
+    {"--expert-parts", "N", Takes::one, runs_model, true, g_machine,
+     "Parallel reads an expert's range is cut in (4)", set_parts},
+    {"--experts-in-flight", "N", Takes::one, runs_model, true, g_machine,
+     "Experts read at once (4)", set_in_flight},
+    {"--ram", "SIZE", Takes::one, runs_model, true, g_machine,
+     "Memory budget, like 12GiB (default: what is free, less a margin)", set_ram},
+    {"--cache-slots", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
+     "Experts kept in memory (default: what the budget leaves); simulate: a list 64,128",
+     set_slots},
+    {"--cache-policy", "NAME", Takes::one, runs_model | simulate_, true, g_machine,
+     "aging-lru, lru, lfu, slru, layer-lru; simulate: a list, belady too", set_policy},
+    {"--predictor", "NAME", Takes::one, runs_model | simulate_, true, g_machine,
+     "router, repeat or none; simulate: a list", set_predictor},
+    {"--prefetch", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
+     "Guesses a layer (default: governed by what they gain)", set_prefetch},
+    {"--chunk", "N", Takes::one, runs_model, true, g_machine, "Prompt tokens a sweep (default 512)",
+     set_chunk},
+    {"--index-keys", "own|reference", Takes::one, answer | record, true, g_machine,
+     "reference: the official program's decode quirk", set_index_keys},
+    {"--record-routes", "FILE", Takes::one, answer, false, g_machine,
+     "Write every router choice, for sluice simulate", set_record_routes},
+
+    {"--json", "", Takes::none, answer | inspect | simulate_ | bench, false, g_output,
+     "One JSON object on standard output", set_switch<&Options::json>},
+    {"--stats", "", Takes::none, answer, true, g_output, "What the run did, on stderr",
+     set_switch<&Options::stats>},
+    {"--show-timings", "", Takes::none, answer, true, g_output,
+     "The speed line also after a single answer", set_switch<&Options::show_timings>},
+    {"--no-stream", "", Takes::none, answer, true, g_output, "Print the answer when it is whole",
+     set_switch<&Options::no_stream>},
+    {"--color", "on|off|auto", Takes::one, everywhere, true, g_output,
+     "Colour on stderr (NO_COLOR and CLICOLOR_FORCE are honoured)", set_color},
+    {"-v,--verbose", "", Takes::none, everywhere, true, g_output, "What is where, and notes",
+     set_switch<&Options::verbose>},
+    {"--quiet", "", Takes::none, everywhere, true, g_output, "Errors only on stderr",
+     set_switch<&Options::quiet>},
+    {"--log-level", "LEVEL", Takes::one, everywhere, true, g_output,
+     "off, error, warn, info, debug or trace", set_log_level},
+
+    {"--verify", "TRACE", Takes::several, answer, false, g_command,
+     "Compare with reference traces (files or folders)", set_list<&Options::traces>},
+    {"-o,--output", "FILE", Takes::one, record, false, g_command, "Trace to write",
+     set_name<&Options::output>},
+    {"--check", "", Takes::none, inspect, false, g_command, "Read and hash every byte",
+     set_switch<&Options::check>},
+    {"--only", "PARTS", Takes::one, bench, false, g_command, "Of decode,prefill,gemv,drive",
+     set_only},
+};
+
+}  // namespace
+
+std::vector<std::string> OptionSpec::long_names() const {
+    std::vector<std::string> out;
+    std::string_view rest = names;
+    while (!rest.empty()) {
+        size_t comma = rest.find(',');
+        std::string_view name = rest.substr(0, comma);
+        if (name.rfind("--", 0) == 0) out.emplace_back(name.substr(2));
+        rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    return out;
+}
+
+std::span<const OptionSpec> option_table() {
+    return table;
+}
+
+}  // namespace sluice

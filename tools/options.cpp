@@ -1,0 +1,298 @@
+#include "tools/options.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "io/file.h"
+#include "io/text.h"
+#include "tools/config_file.h"
+#include "tools/option_table.h"
+
+namespace sluice {
+
+namespace {
+
+struct CommandText {
+    Command command;
+    const char* name;
+    const char* usage;
+    const char* what;
+};
+
+constexpr CommandText command_texts[] = {
+    {Command::answer, "sluice", "sluice MODEL [options]",
+     "Runs a mixture-of-experts model streamed from its unmodified safetensors files.\n\n"
+     "  sluice MODEL                       chat in the terminal\n"
+     "  sluice MODEL -p TEXT               answer once (or from a pipe)\n"
+     "  sluice MODEL --verify TRACE...     compare with reference traces\n"
+     "  sluice record MODEL -o FILE        write a trace\n"
+     "  sluice inspect MODEL               tensors, bytes, checks\n"
+     "  sluice simulate ROUTES...          replay recorded routes through cache policies\n"
+     "  sluice bench MODEL                 measure\n"
+     "  sluice COMMAND --help              the options of a command"},
+    {Command::record, "record", "sluice record MODEL -o FILE [options]",
+     "Answers greedily and writes tokens and best logits as a trace."},
+    {Command::inspect, "inspect", "sluice inspect MODEL [options]",
+     "Lists tensor classes and bytes of a checkpoint and checks it."},
+    {Command::simulate, "simulate", "sluice simulate ROUTES... [options]",
+     "Replays recorded routes through cache policies and predictors."},
+    {Command::bench, "bench", "sluice bench MODEL [options]",
+     "Measures decode, prefill, expert kernels and the drive."},
+};
+
+// The text of every source, most important first.
+struct Sources {
+    std::map<const OptionSpec*, Setting> flags;
+    const char* (*environment)(const char* name);
+    std::vector<std::vector<std::pair<const OptionSpec*, Setting>>> files;
+};
+
+std::string variable_name(const std::string& long_name) {
+    std::string out = "SLUICE_";
+    for (char c : long_name) out += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    return out;
+}
+
+const OptionSpec* find_key(std::string_view key) {
+    for (const auto& spec : option_table()) {
+        if (!spec.lasting) continue;
+        for (const auto& name : spec.long_names()) {
+            if (name == key) return &spec;
+        }
+    }
+    return nullptr;
+}
+
+Result<std::vector<std::pair<const OptionSpec*, Setting>>> read_settings(
+    const std::filesystem::path& path) {
+    auto text = read_text(path, 1 << 20);
+    if (!text) return fail(Code::usage, text.error().message);
+    auto entries = parse_config_file(path.string(), *text);
+    if (!entries) return tl::unexpected(entries.error());
+    std::vector<std::pair<const OptionSpec*, Setting>> out;
+    for (auto& entry : *entries) {
+        std::string source = cat(path.string(), " line ", entry.line, ": ", entry.key);
+        const OptionSpec* spec = find_key(entry.key);
+        if (!spec) return fail(Code::usage, source + ": unknown key (see sluice --help)");
+        bool list = spec->takes == Takes::repeated || spec->takes == Takes::several;
+        if (entry.values.empty() || (!list && entry.values.size() != 1)) {
+            return fail(Code::usage, source + ": takes one value");
+        }
+        out.emplace_back(spec, Setting{source, std::move(entry.values)});
+    }
+    return out;
+}
+
+std::optional<Setting> setting_for(const OptionSpec& spec, const Sources& sources) {
+    if (auto flag = sources.flags.find(&spec); flag != sources.flags.end()) return flag->second;
+    if (!spec.lasting) return std::nullopt;
+    for (const auto& name : spec.long_names()) {
+        std::string variable = variable_name(name);
+        const char* value = sources.environment(variable.c_str());
+        if (value && value[0]) return Setting{variable, {value}};
+    }
+    for (const auto& file : sources.files) {
+        for (const auto& [found, setting] : file) {
+            if (found == &spec) return setting;
+        }
+    }
+    return std::nullopt;
+}
+
+// "--stop=" gives CLI11 no value to take and it would eat the next argument: such an argument
+// becomes two.
+std::vector<std::string> split_empty_values(const std::vector<std::string>& arguments,
+                                            Command command) {
+    std::vector<std::string> out;
+    for (size_t i = 0; i < arguments.size(); i++) {
+        const std::string& argument = arguments[i];
+        bool takes_next = false;
+        std::string split;
+        for (const auto& spec : option_table()) {
+            if (!(spec.commands & bit(command)) || spec.takes == Takes::none) continue;
+            for (const auto& name : spec.long_names()) {
+                takes_next = takes_next || argument == "--" + name;
+                if (argument == cat("--", name, "=")) split = "--" + name;
+            }
+            bool short_name = spec.names[1] != '-' && argument.size() == 2 &&
+                              argument.compare(0, 2, spec.names, 2) == 0;
+            takes_next = takes_next || short_name;
+        }
+        out.push_back(split.empty() ? argument : split);
+        if (!split.empty()) out.emplace_back();
+        if (takes_next && i + 1 < arguments.size()) out.push_back(arguments[++i]);
+    }
+    return out;
+}
+
+// CLI11's own words, on one line and without its class names.
+std::string parse_message(const CLI::ParseError& error) {
+    std::string text = error.what();
+    for (char& c : text) {
+        if (c == '\n') c = ' ';
+    }
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    return text + " (see sluice --help)";
+}
+
+class Parser {
+ public:
+    explicit Parser(const CommandText& text) : text_(text), app_(text.what, text.usage) {
+        app_.set_help_flag("-h,--help", "This text");
+        app_.allow_windows_style_options(false);
+        app_.get_formatter()->column_width(38);
+        if (text.command == Command::answer) {
+            app_.add_flag("--version", version_, "Version and what was built in")->group("Command");
+            app_.add_flag("--list-devices", devices_, "Devices that can run a model")
+                ->group("Command");
+        }
+        app_.add_option("--config", config_, "Configuration file to read instead of the usual ones")
+            ->group("Output");
+        add_positional();
+        for (const auto& spec : option_table()) {
+            if (spec.commands & bit(text.command)) add(spec);
+        }
+    }
+
+    Result<Invocation> run(std::vector<std::string> arguments,
+                           const char* (*environment)(const char* name)) {
+        Invocation out;
+        out.options.command = text_.command;
+        std::reverse(arguments.begin(), arguments.end());
+        try {
+            app_.parse(std::move(arguments));
+        } catch (const CLI::CallForHelp&) {
+            out.show = Invocation::Show::help;
+            out.help = help_text();
+            return out;
+        } catch (const CLI::ParseError& error) {
+            return fail(Code::usage, parse_message(error));
+        } catch (const std::exception& error) {
+            return fail(Code::usage, cat("command line: ", printable(error.what())));
+        }
+        if (version_) out.show = Invocation::Show::version;
+        if (devices_) out.show = Invocation::Show::devices;
+        if (out.show != Invocation::Show::nothing) return out;
+        auto sources = gather(environment);
+        if (!sources) return tl::unexpected(sources.error());
+        for (const auto& spec : option_table()) {
+            if (!(spec.commands & bit(text_.command))) continue;
+            auto setting = setting_for(spec, *sources);
+            if (!setting) continue;
+            if (auto done = spec.set(out.options, *setting); !done)
+                return tl::unexpected(done.error());
+        }
+        out.options.route_files = routes_;
+        return out;
+    }
+
+ private:
+    void add_positional() {
+        if (text_.command == Command::simulate) {
+            app_.add_option("ROUTES", routes_, "Files of --record-routes")->required();
+        } else {
+            app_.add_option("MODEL", model_, "Model folder, or a hub id in the Hugging Face cache");
+        }
+    }
+
+    void add(const OptionSpec& spec) {
+        if (spec.takes == Takes::none) {
+            app_.add_flag(spec.names, spec.help)->group(spec.group);
+            return;
+        }
+        CLI::callback_t keep = [](const CLI::results_t&) { return true; };
+        CLI::Option* option = app_.add_option(spec.names, keep, spec.help);
+        option->type_name(spec.value_name)->group(spec.group);
+        if (spec.takes == Takes::several) {
+            option->expected(-1);
+        } else {
+            option->expected(1)->multi_option_policy(spec.takes == Takes::repeated
+                                                         ? CLI::MultiOptionPolicy::TakeAll
+                                                         : CLI::MultiOptionPolicy::TakeLast);
+        }
+    }
+
+    std::string help_text() {
+        std::string text = app_.help();
+        if (text_.command != Command::answer) return text;
+        return text +
+               "\nEvery lasting option is also a variable (SLUICE_CTX_SIZE) and a key of "
+               "config.toml (ctx-size);\nflag > variable > $XDG_CONFIG_HOME/sluice > /etc/sluice > "
+               "default.\nExit status: 0 ok, 1 verify differs, 2 usage, 3 checkpoint, 4 memory or "
+               "device,\n5 input/output, 6 numerical failure, 130 interrupted, 141 reader gone.\n";
+    }
+
+    Result<Sources> gather(const char* (*environment)(const char* name)) {
+        Sources sources;
+        sources.environment = environment;
+        for (const auto& spec : option_table()) {
+            if (!(spec.commands & bit(text_.command))) continue;
+            std::string name = "--" + spec.long_names().front();
+            const CLI::Option* option = app_.get_option(name);
+            Setting setting{name, option->results()};
+            if (spec.takes == Takes::none && option->count() > 0) setting.values = {"on"};
+            bool model = std::string_view(spec.names) == "-m,--model";
+            if (model && !model_.empty()) setting.values.insert(setting.values.begin(), model_);
+            if (!setting.values.empty()) sources.flags[&spec] = std::move(setting);
+        }
+        auto files = config_files(config_);
+        if (!files) return tl::unexpected(files.error());
+        for (const auto& path : *files) {
+            auto settings = read_settings(path);
+            if (!settings) return tl::unexpected(settings.error());
+            sources.files.push_back(std::move(*settings));
+        }
+        return sources;
+    }
+
+    const CommandText& text_;
+    CLI::App app_;
+    bool version_ = false, devices_ = false;
+    std::string config_, model_;
+    std::vector<std::string> routes_;
+};
+
+// What the options say together.
+Result<void> check_together(const Options& o) {
+    auto refuse = [](const char* why) { return fail(Code::usage, why); };
+    if (o.command == Command::simulate) return {};
+    if (o.engine.locations.empty()) return refuse("no model: sluice MODEL (see sluice --help)");
+    if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: one prompt, please");
+    if (!o.system_prompt.empty() && !o.system_prompt_file.empty())
+        return refuse("--system-prompt and --system-prompt-file: one system message, please");
+    bool prompted = o.prompt || !o.prompt_file.empty();
+    if (!o.traces.empty() && prompted) return refuse("--verify: a trace brings its own prompt");
+    if (o.reasoning == Reasoning::off && o.effort)
+        return refuse("--reasoning off: --reasoning-effort has no effect");
+    if (o.quiet && o.verbose) return refuse("--quiet and --verbose contradict each other");
+    if (o.command != Command::record) return {};
+    if (o.output.empty()) return refuse("record: -o FILE is missing");
+    if (!o.messages_file.empty() && prompted)
+        return refuse("--messages: brings the prompt; -p and -f do not go with it");
+    return {};
+}
+
+}  // namespace
+
+bool Options::thinking() const {
+    if (reasoning == Reasoning::automatic) return effort.has_value();
+    return reasoning == Reasoning::on;
+}
+
+Result<Invocation> parse_options(const std::vector<std::string>& arguments,
+                                 const char* (*environment)(const char* name)) {
+    const CommandText* text = &command_texts[0];
+    auto rest = arguments;
+    for (const auto& candidate : command_texts) {
+        bool named = !rest.empty() && candidate.command != Command::answer;
+        if (named && rest.front() == candidate.name) text = &candidate;
+    }
+    if (text->command != Command::answer) rest.erase(rest.begin());
+    Parser parser(*text);
+    auto out = parser.run(split_empty_values(rest, text->command), environment);
+    if (!out || out->show != Invocation::Show::nothing) return out;
+    if (auto fits = check_together(out->options); !fits) return tl::unexpected(fits.error());
+    return out;
+}
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+#include "tools/record.h"
+
+#include <cstdio>
+
+#include "engine/trace.h"
+#include "io/file.h"
+#include "io/text.h"
+#include "tools/exit_code.h"
+#include "tools/messages.h"
+#include "tools/model_run.h"
+#include "tools/signals.h"
+
+namespace sluice {
+
+namespace {
+
+Result<std::vector<Message>> conversation(const Options& options, const Terminal& terminal) {
+    if (!options.messages_file.empty()) {
+        auto text = read_text(options.messages_file, uint64_t{64} << 20);
+        if (!text) return fail(Code::usage, cat("--messages: ", text.error().message));
+        return parse_messages(cat("--messages ", options.messages_file), *text);
+    }
+    auto prompt = user_prompt(options, terminal);
+    if (!prompt) return tl::unexpected(prompt.error());
+    auto system = system_message(options);
+    if (!system) return tl::unexpected(system.error());
+    std::vector<Message> out;
+    if (!system->empty()) out.push_back({Role::system, *system, {}});
+    out.push_back({Role::user, *prompt, {}});
+    return out;
+}
+
+}  // namespace
+
+int run_record(const Options& options, const Terminal& terminal) {
+    install_signals(SecondPress::leaves);
+    auto messages = conversation(options, terminal);
+    if (!messages) return report_error(messages.error());
+    auto run = load_model(options, terminal, options.verbose);
+    if (!run) return report_error(run.error());
+    const Engine& engine = *run->engine;
+    auto ids = encode_chat(engine.tokenizer(), engine.config(), *messages, run->prompt);
+    if (!ids) return report_error(ids.error());
+    if (static_cast<int64_t>(ids->size()) >= run->facts.context) {
+        return report_error({Code::usage, cat("the prompt has ", ids->size(),
+                                              " tokens and the context ", run->facts.context)});
+    }
+    int64_t room = run->facts.context - static_cast<int64_t>(ids->size());
+    RecordOptions wanted;
+    wanted.count = static_cast<int32_t>(options.predict < 0 ? std::min<int64_t>(room, 64)
+                                                            : std::min(room, options.predict));
+    auto trace = record_trace(engine, *run->session, *ids, wanted);
+    if (!trace) return report_error(trace.error());
+    trace->model = run->facts.model;
+    if (auto done = write_trace(options.output, *trace); !done) return report_error(done.error());
+    if (!options.quiet) {
+        std::fprintf(stderr, "%s: %zu prompt tokens, %zu tokens recorded\n", options.output.c_str(),
+                     trace->prompt.size(), trace->tokens.size());
+    }
+    return exit_ok;
+}
+
+}  // namespace sluice

@@ -1,0 +1,200 @@
+#include "tools/report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+std::string fixed(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+std::string percent(double part, double whole) {
+    return whole > 0 ? fixed(100 * part / whole, 1) + " %" : std::string("none");
+}
+
+double ring_rate(const RunStats& stats) {
+    return rate(static_cast<double>(stats.ring.bytes), stats.ring.busy_s);
+}
+
+RunStats plus(const RunStats& a, const RunStats& b) {
+    RunStats zero;
+    return minus(a, minus(zero, b));  // unsigned counters wrap back
+}
+
+}  // namespace
+
+double rate(double amount, double seconds) {
+    return seconds > 0 ? amount / seconds : 0;
+}
+
+Limit limit_of(const RunStats& decode, uint64_t tokens, double decode_s) {
+    Limit limit;
+    if (tokens == 0 || decode_s <= 0) return limit;
+    double count = static_cast<double>(tokens);
+    double drive = ring_rate(decode);
+    double bytes = static_cast<double>(decode.expert_bytes + decode.row_bytes);
+    limit.disk_s = drive > 0 ? bytes / drive / count : 0;
+    limit.cpu_s = decode.compute_s / count;
+    double longest = std::max(limit.disk_s, limit.cpu_s);
+    if (longest <= 0) return limit;
+    limit.binds = limit.disk_s > limit.cpu_s ? "disk" : "cpu";
+    limit.tok_s = 1 / longest;
+    limit.share = count / decode_s / limit.tok_s;
+    return limit;
+}
+
+std::string speed_line(const Answer& answer) {
+    const RunStats& run = answer.decode;
+    double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
+    Limit limit = limit_of(run, answer.decoded(), answer.decode_s);
+    std::string line = cat(answer.completion_tokens, " tokens");
+    if (speed > 0) line += cat(", ", fixed(speed, 2), " tok/s");
+    if (limit.tok_s > 0) {
+        line += cat(" (", fixed(100 * limit.share, 0), " % of ", fixed(limit.tok_s, 2), ", ",
+                    limit.binds, " binds)");
+    }
+    uint64_t fed = answer.prompt_tokens - answer.cached_tokens;
+    line += cat("; prompt ", fed, " tokens, ",
+                fixed(rate(static_cast<double>(fed), answer.prompt_s), 1), " tok/s");
+    const CacheStats& cache = run.cache;
+    if (cache.asked > 0) {
+        line += cat("; hits ",
+                    percent(static_cast<double>(cache.hits), static_cast<double>(cache.asked)));
+    }
+    line += cat("; read ", size_text(answer.prompt.ring.bytes + run.ring.bytes));
+    if (cache.prefetch_started > 0) {
+        line +=
+            cat("; prefetch ", cache.prefetch_used, " used, ", cache.prefetch_wasted, " wasted");
+    }
+    return line;
+}
+
+std::string stats_block(const Answer& answer, const RunFacts& facts) {
+    RunStats all = plus(answer.prompt, answer.decode);
+    const CacheStats& cache = all.cache;
+    Limit limit = limit_of(answer.decode, answer.decoded(), answer.decode_s);
+    auto share = [](uint64_t part, uint64_t whole) {
+        return percent(static_cast<double>(part), static_cast<double>(whole));
+    };
+    std::string ends;
+    for (int32_t id : facts.end_tokens) ends += cat(ends.empty() ? "" : " ", id);
+    std::string out;
+    out += cat("model     ", facts.model, ", ", facts.device, ", ", facts.io_name, ", loaded in ",
+               fixed(facts.load_s, 2), " s\n");
+    out += cat("context   ", answer.prompt_tokens + answer.completion_tokens, " of ", facts.context,
+               " tokens; mode ", facts.mode, "; seed ", facts.seed, "; end tokens ", ends, "\n");
+    out += cat("prompt    ", answer.prompt_tokens, " tokens (", answer.cached_tokens, " kept), ",
+               fixed(answer.prompt_s, 3), " s\n");
+    out += cat("answer    ", answer.completion_tokens, " tokens (", answer.reasoning_tokens,
+               " reasoning), ", fixed(answer.decode_s, 3), " s, ended by ",
+               finish_name(answer.finish), "\n");
+    out += cat("limit     disk ", fixed(1e3 * limit.disk_s, 2), " ms, compute ",
+               fixed(1e3 * limit.cpu_s, 2), " ms a token: ", fixed(limit.tok_s, 2), " tok/s, ",
+               fixed(100 * limit.share, 1), " % reached\n");
+    out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
+               cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
+               share(cache.sweep_hits, cache.sweep_asked), " hits\n");
+    out +=
+        cat("prefetch  ", cache.prefetch_started, " started, ", cache.prefetch_used, " used, ",
+            cache.prefetch_wasted, " wasted; guesses ", share(cache.guesses_right, cache.guesses),
+            " right; switched off ", cache.prefetch_switched_off, " times\n");
+    out += cat("rows      ", all.rows_asked, " asked, ", share(all.row_hits, all.rows_asked),
+               " hits\n");
+    out += cat("read      ", size_text(all.ring.bytes), " in ", all.ring.reads, " reads, ",
+               fixed(ring_rate(all) / 1e9, 3), " GB/s while busy; waited ",
+               fixed(all.ring.wait_s, 3), " s\n");
+    return out;
+}
+
+void write_cache(JsonWriter& json, const CacheStats& c) {
+    json.begin_object()
+        .member("asked", c.asked)
+        .member("hits", c.hits)
+        .member("late_prefetches", c.late_prefetches)
+        .member("misses", c.misses)
+        .member("evictions", c.evictions)
+        .member("sweep_asked", c.sweep_asked)
+        .member("sweep_hits", c.sweep_hits)
+        .member("prefetch_started", c.prefetch_started)
+        .member("prefetch_used", c.prefetch_used)
+        .member("prefetch_wasted", c.prefetch_wasted)
+        .member("guesses", c.guesses)
+        .member("guesses_right", c.guesses_right)
+        .member("prefetch_switched_off", c.prefetch_switched_off)
+        .member("bytes_demand", c.bytes_demand)
+        .member("bytes_prefetch", c.bytes_prefetch)
+        .member("wait_s", c.wait_s)
+        .end_object();
+}
+
+void write_limit(JsonWriter& json, const Limit& limit) {
+    json.begin_object();
+    if (limit.tok_s > 0) {
+        json.member("tok_s", limit.tok_s)
+            .member("share", limit.share)
+            .member("binds", limit.binds)
+            .member("disk_s", limit.disk_s)
+            .member("cpu_s", limit.cpu_s);
+    } else {
+        json.key("tok_s").null().key("share").null().key("binds").null();
+    }
+    json.end_object();
+}
+
+std::string answer_json(const Answer& answer, const RunFacts& facts) {
+    RunStats all = plus(answer.prompt, answer.decode);
+    uint64_t fed = answer.prompt_tokens - answer.cached_tokens;
+    JsonWriter json;
+    json.begin_object()
+        .member("text", answer.text)
+        .member("reasoning", answer.reasoning)
+        .member("reasoning_unclosed", answer.unclosed)
+        .member("finish_reason", finish_name(answer.finish));
+    if (answer.error) json.member("error", answer.error->message);
+    json.key("usage")
+        .begin_object()
+        .member("prompt_tokens", answer.prompt_tokens)
+        .member("completion_tokens", answer.completion_tokens)
+        .member("total_tokens", answer.prompt_tokens + answer.completion_tokens)
+        .member("reasoning_tokens", answer.reasoning_tokens)
+        .member("cached_tokens", answer.cached_tokens)
+        .end_object();
+    json.key("timings")
+        .begin_object()
+        .member("load_s", facts.load_s)
+        .member("prompt_s", answer.prompt_s)
+        .member("decode_s", answer.decode_s)
+        .member("prompt_tok_s", rate(static_cast<double>(fed), answer.prompt_s))
+        .member("decode_tok_s", rate(static_cast<double>(answer.decoded()), answer.decode_s))
+        .member("compute_s", all.compute_s)
+        .end_object();
+    json.key("cache");
+    write_cache(json, all.cache);
+    json.key("io")
+        .begin_object()
+        .member("engine", facts.io_name)
+        .member("reads", all.ring.reads)
+        .member("bytes", all.ring.bytes)
+        .member("busy_s", all.ring.busy_s)
+        .member("wait_s", all.ring.wait_s)
+        .member("gb_s", ring_rate(all) / 1e9)
+        .member("expert_bytes", all.expert_bytes)
+        .member("row_bytes", all.row_bytes)
+        .member("rows_asked", all.rows_asked)
+        .member("row_hits", all.row_hits)
+        .end_object();
+    json.key("limit");
+    write_limit(json, limit_of(answer.decode, answer.decoded(), answer.decode_s));
+    json.member("seed", facts.seed).member("model", facts.model).member("device", facts.device);
+    json.end_object();
+    return json.text();
+}
+
+}  // namespace sluice

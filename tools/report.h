@@ -1,0 +1,45 @@
+// What a run did, as a line, a block of text, and JSON; and what it could have reached.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/engine.h"
+#include "tools/generate.h"
+#include "tools/json_writer.h"
+
+namespace sluice {
+
+// From rates measured in this run: a token needs at least `disk` seconds of the drive (bytes read a
+// token over the rate while reads were in flight) and `cpu` seconds of arithmetic; done perfectly
+// side by side, the longer of the two is a token's time.
+struct Limit {
+    double tok_s = 0;        // 0: nothing was decoded
+    double share = 0;        // reached / limit
+    const char* binds = "";  // "disk" or "cpu"
+    double disk_s = 0, cpu_s = 0;
+};
+Limit limit_of(const RunStats& decode, uint64_t tokens, double decode_s);
+
+struct RunFacts {  // of the run, not of one answer
+    std::string model, device, io_name, mode;
+    double load_s = 0;
+    uint64_t seed = 0;
+    int32_t context = 0;
+    uint64_t expert_bytes = 0;
+    std::vector<int32_t> end_tokens;
+};
+
+// One line: speed, limit and what binds, hit rate, bytes, prefetch.
+std::string speed_line(const Answer& answer);
+// Several lines for --stats and /stats.
+std::string stats_block(const Answer& answer, const RunFacts& facts);
+// The object of --json: {text, reasoning, finish_reason, usage, timings, cache, io, limit, seed,
+// model, device}; with `error` when the answer broke off.
+std::string answer_json(const Answer& answer, const RunFacts& facts);
+
+void write_cache(JsonWriter& json, const CacheStats& cache);
+void write_limit(JsonWriter& json, const Limit& limit);
+
+double rate(double amount, double seconds);  // 0 when seconds is 0
+}  // namespace sluice

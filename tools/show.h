@@ -1,0 +1,36 @@
+// What one-shot and chat show besides the answer: thoughts, and how far the prompt is. On stderr.
+#pragma once
+
+#include <string_view>
+
+#include "engine/engine.h"
+#include "tools/terminal.h"
+
+namespace sluice {
+
+// Reasoning as it comes, dimmed where colour is on, closed by an empty line before the answer.
+class ThoughtStream {
+ public:
+    ThoughtStream(const Terminal& terminal, bool shown)
+        : color_(terminal.color), tty_(terminal.stderr_tty), shown_(shown) {}
+    void show(std::string_view text);
+    void end();
+
+ private:
+    bool color_, tty_, shown_;
+    bool open_ = false;
+};
+
+// A status line while a prompt is swept. Unhooks itself from the session when it goes.
+class PromptProgress {
+ public:
+    PromptProgress(Session& session, bool enabled);
+    ~PromptProgress();
+    void erase() { status_.erase(); }
+
+ private:
+    Session& session_;
+    StatusLine status_;
+};
+
+}  // namespace sluice

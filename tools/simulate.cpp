@@ -1,0 +1,129 @@
+#include "tools/simulate.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cache/policy.h"
+#include "cache/simulator.h"
+#include "io/text.h"
+#include "tools/exit_code.h"
+#include "tools/output.h"
+#include "tools/report.h"
+#include "tools/signals.h"
+
+namespace sluice {
+
+namespace {
+
+std::vector<uint32_t> slots_to_try(const Options& options, const RouteFileHeader& header) {
+    if (!options.slot_counts.empty()) return options.slot_counts;
+    auto all = static_cast<uint32_t>(header.layers * header.experts);
+    std::vector<uint32_t> out;
+    for (auto slots = static_cast<uint32_t>(header.layers * header.top_k); slots < all; slots *= 2)
+        out.push_back(slots);
+    out.push_back(all);
+    return out;
+}
+
+struct Row {
+    SimulateOptions options;
+    CacheStats stats;
+};
+
+Result<std::vector<Row>> simulate_all(const Options& options, const RouteFile& routes) {
+    auto policies = options.policies;
+    if (policies.empty()) {
+        policies = policy_names();
+        policies.push_back("belady");
+    }
+    auto predictors = options.predictors;
+    uint32_t guesses = options.engine.prefetch.value_or(0);
+    if (predictors.empty()) predictors = {guesses > 0 ? "router" : "none"};
+    std::vector<Row> rows;
+    for (uint32_t slots : slots_to_try(options, routes.header)) {
+        for (const auto& policy : policies) {
+            for (const auto& predictor : predictors) {
+                if (interrupt_requested()) return fail(Code::interrupted, "interrupted");
+                SimulateOptions one{policy, predictor, slots, guesses, options.engine.seed};
+                auto stats = simulate(routes, one);
+                if (!stats) return within(policy, stats.error());
+                rows.push_back({one, *stats});
+            }
+        }
+    }
+    return rows;
+}
+
+std::string table(const RouteFile& routes, const std::vector<Row>& rows) {
+    uint64_t decoded = 0;
+    for (const auto& token : routes.tokens) decoded += !token.sweep;
+    std::string out = cat(routes.header.model, ": ", routes.header.layers, " layers x ",
+                          routes.header.experts, " experts, top ", routes.header.top_k, "; ",
+                          routes.tokens.size(), " tokens, ", decoded, " decoded\n",
+                          "  slots  policy      predictor  hit rate  misses/token  MB/token  "
+                          "prefetch used/wasted  guesses right\n");
+    for (const auto& row : rows) {
+        const CacheStats& s = row.stats;
+        double misses = rate(static_cast<double>(s.misses), static_cast<double>(decoded));
+        double bytes = misses * static_cast<double>(routes.header.expert_bytes) / 1e6;
+        char line[200];
+        std::snprintf(
+            line, sizeof line,
+            "%7u  %-10s  %-9s  %7.2f%%  %12.2f  %8.2f  %10llu/%-9llu  %12.1f%%\n",
+            row.options.slots, row.options.policy.c_str(), row.options.predictor.c_str(),
+            100 * rate(static_cast<double>(s.hits), static_cast<double>(s.asked)), misses, bytes,
+            static_cast<unsigned long long>(s.prefetch_used),
+            static_cast<unsigned long long>(s.prefetch_wasted),
+            100 * rate(static_cast<double>(s.guesses_right), static_cast<double>(s.guesses)));
+        out += line;
+    }
+    return out;
+}
+
+void write_json(JsonWriter& json, const std::string& file, const RouteFile& routes,
+                const std::vector<Row>& rows) {
+    json.begin_object()
+        .member("file", file)
+        .member("model", routes.header.model)
+        .member("tokens", routes.tokens.size())
+        .key("runs")
+        .begin_array();
+    for (const auto& row : rows) {
+        json.begin_object()
+            .member("slots", row.options.slots)
+            .member("policy", row.options.policy)
+            .member("predictor", row.options.predictor)
+            .member("prefetch", row.options.prefetch)
+            .key("cache");
+        write_cache(json, row.stats);
+        json.end_object();
+    }
+    json.end_array().end_object();
+}
+
+}  // namespace
+
+int run_simulate(const Options& options) {
+    install_signals(SecondPress::leaves);
+    Output output(1);
+    JsonWriter json;
+    json.begin_array();
+    for (const auto& file : options.route_files) {
+        auto routes = read_route_file(file);
+        if (!routes) return report_error(routes.error());
+        auto rows = simulate_all(options, *routes);
+        if (!rows) return report_error(rows.error());
+        if (options.json) {
+            write_json(json, file, *routes, *rows);
+        } else if (auto done = output.write(table(*routes, *rows)); !done) {
+            return report_error(done.error());
+        }
+    }
+    if (options.json) {
+        json.end_array();
+        if (auto done = output.write(json.text() + "\n"); !done) return report_error(done.error());
+    }
+    return output.reader_gone() ? exit_reader_gone : exit_ok;
+}
+
+}  // namespace sluice
