@@ -45,7 +45,7 @@ class IndexEvents final : public JsonEvents {
         return "";
     }
     std::string begin_array() override {
-        if (depth_ == 0 || in_map()) return other();
+        if (std::string refusal = other(); !refusal.empty()) return refusal;
         depth_++;
         return "";
     }

@@ -1,0 +1,71 @@
+// The tiny checkpoint of tests/models, copied to be damaged, and what to expect of its opening.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "tests/support/temp_dir.h"
+
+namespace sluice::model_copy {
+
+namespace fs = std::filesystem;
+
+inline const fs::path tiny = fs::path(SLUICE_TEST_MODELS) / "dsv41-tiny";
+inline const fs::path random_a = fs::path(SLUICE_TEST_MODELS) / "dsv41-rand-a";
+inline const std::string index_file = "model.safetensors.index.json";
+
+inline std::string shard_name(int number) {
+    std::string digits = std::to_string(number);
+    digits.insert(0, 5 - digits.size(), '0');
+    return "model-" + digits + "-of-00012.safetensors";
+}
+
+inline Result<Checkpoint> open_all(std::vector<std::string> locations, std::string revision = "") {
+    return Checkpoint::open({std::move(locations), std::move(revision), Access::buffered, true});
+}
+
+inline Result<Checkpoint> open_folder(const fs::path& folder) {
+    return open_all({folder.string()});
+}
+
+// A copy of the tiny model to damage; undamaged files are links.
+struct Copy {
+    TempDir root;
+    fs::path folder = root / "model";
+    Copy() { link_files(tiny, folder); }
+    explicit Copy(const std::string& name) : root(name) { link_files(tiny, folder); }
+
+    fs::path operator/(const std::string& name) const { return folder / name; }
+    void damage(const std::string& name, const std::string& bytes) {
+        replace_file(folder / name, bytes);
+    }
+    void remove(const std::string& name) { fs::remove(folder / name); }
+    // Text of the index with `from` replaced once.
+    void edit_index(const std::string& from, const std::string& to) {
+        std::string text = read_file(folder / index_file);
+        const size_t at = text.find(from);
+        REQUIRE(at != text.npos);
+        damage(index_file, text.replace(at, from.size(), to));
+    }
+};
+
+inline void says(const std::string& message, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts) {
+        CHECK_MESSAGE(message.find(part) != std::string::npos, "expected \"", part, "\" in \"",
+                      message, "\"");
+    }
+    CHECK(message.find('\n') == std::string::npos);
+}
+
+inline void refuses(const Copy& copy, Code code, const std::vector<std::string>& parts) {
+    const auto opened = open_folder(copy.folder);
+    REQUIRE(!opened);
+    CHECK(opened.error().code == code);
+    says(opened.error().message, parts);
+}
+
+}  // namespace sluice::model_copy
