@@ -1,0 +1,123 @@
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include <thread>
+
+#include "tests/support/backends.h"
+#include "tests/support/random.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+TEST_CASE("backend: allocations are aligned, zeroed, and name what they were for") {
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        for (size_t bytes : {1, 100, 4096, 1'000'000}) {
+            auto memory = on->allocate(bytes, "a test");
+            REQUIRE(memory.has_value());
+            CHECK(reinterpret_cast<uintptr_t>(*memory) % 256 == 0);
+            std::vector<std::byte> content(bytes, std::byte{1});
+            REQUIRE(on->download(content.data(), *memory, bytes).has_value());
+            for (std::byte b : content) REQUIRE(b == std::byte{0});
+        }
+        auto none = on->allocate((size_t)1 << 60, "the moon");
+        REQUIRE_FALSE(none.has_value());
+        CHECK(none.error().code == Code::no_memory);
+        CHECK(none.error().message.find("the moon") != std::string::npos);
+        CHECK(on->synchronize().has_value());
+    }
+}
+
+TEST_CASE("backend: bytes go up, across and down") {
+    Random random(41);
+    auto bytes = random.bytes(10007);
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        Operands operands(on);
+        uint8_t *a = operands.in(bytes), *b = operands.out<uint8_t>(bytes.size());
+        on->copy(b, a, bytes.size());
+        CHECK(operands.fetch(b, bytes.size()) == bytes);
+        on->fill_zero(b + 3, 5);
+        auto want = bytes;
+        std::fill(want.begin() + 3, want.begin() + 8, (uint8_t)0);
+        CHECK(operands.fetch(b, bytes.size()) == want);
+        on->copy(b, a, 0);
+        on->fill_zero(b, 0);
+        CHECK(operands.fetch(b, bytes.size()) == want);
+    }
+}
+
+TEST_CASE("backend: instruction sets and threads by name") {
+    auto isas = cpu_isas();
+    REQUIRE_FALSE(isas.empty());
+    CHECK(isas.front() == CpuIsa::scalar);
+    for (CpuIsa isa : isas) {
+        auto backend = make_cpu_backend({isa, 3});
+        REQUIRE(backend.has_value());
+        CHECK((*backend)->name() == std::string("cpu (") + isa_name(isa) + ", 3 threads)");
+        CHECK((*backend)->host_memory());
+    }
+    auto automatic = make_cpu_backend({});
+    REQUIRE(automatic.has_value());
+    CHECK((*automatic)->name().find(isa_name(isas.back())) != std::string::npos);
+    CHECK((*automatic)->name().find(std::to_string(usable_cpus()) + " thread") !=
+          std::string::npos);
+    auto one = make_cpu_backend({CpuIsa::scalar, 1});
+    CHECK((*one)->name() == "cpu (scalar, 1 thread)");
+}
+
+TEST_CASE("backend: what cannot be is refused by name") {
+    for (int threads : {-1, -1000, 1025, 1 << 30}) {
+        auto backend = make_cpu_backend({CpuIsa::automatic, threads});
+        REQUIRE_FALSE(backend.has_value());
+        CHECK(backend.error().code == Code::usage);
+        CHECK(backend.error().message.find(std::to_string(threads)) != std::string::npos);
+    }
+    auto isas = cpu_isas();
+    for (CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512}) {
+        bool has = std::find(isas.begin(), isas.end(), isa) != isas.end();
+        auto backend = make_cpu_backend({isa, 1});
+        CHECK(backend.has_value() == has);
+        if (!has) CHECK(backend.error().code == Code::device);
+    }
+}
+
+TEST_CASE("backend: usable CPUs follow the affinity mask") {
+    int all = usable_cpus();
+    CHECK(all >= 1);
+    int pinned = 0;
+    std::thread([&] {
+        cpu_set_t set;
+        sched_getaffinity(0, sizeof set, &set);
+        int first = 0;
+        while (!CPU_ISSET(first, &set)) ++first;
+        CPU_ZERO(&set);
+        CPU_SET(first, &set);
+        if (sched_setaffinity(0, sizeof set, &set) == 0) pinned = usable_cpus();
+    }).join();
+    CHECK(pinned == 1);
+    CHECK(usable_cpus() == all);
+}
+
+TEST_CASE("backend: more threads than CPUs or rows still give the same bits") {
+    Random random(42);
+    int32_t rows = 70, cols = 640, n = 3;
+    auto codes = random.e4m3((size_t)rows * cols), x = random.e4m3((size_t)n * cols);
+    auto scales = random.e8m0((size_t)3 * cols / 32, 110, 120);
+    auto x_scales = random.e8m0((size_t)n * cols / 32, 110, 120);
+    std::vector<bf16> first;
+    for (int threads : {1, 2, 3, 7, 64}) {
+        auto made = make_cpu_backend({CpuIsa::automatic, threads});
+        REQUIRE(made.has_value());
+        TestBackend on{std::move(*made), true};
+        Operands operands(on);
+        bf16* y = operands.out<bf16>((size_t)n * rows);
+        on->run(LinearFp8{y,
+                          {operands.in(codes), operands.in(scales), rows, cols},
+                          {operands.in(x), operands.in(x_scales)},
+                          n});
+        auto got = operands.fetch(y, (size_t)n * rows);
+        if (first.empty()) first = got;
+        CHECK(differences(got, first) == 0);
+    }
+}
