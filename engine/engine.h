@@ -15,6 +15,7 @@
 #include "engine/config.h"
 #include "engine/tokenizer.h"
 #include "io/error.h"
+#include "io/expert_reader.h"
 #include "io/ring.h"
 #include "kernels/backend.h"
 
@@ -99,6 +100,7 @@ class Engine {
     struct Impl;
 
  private:
+    Engine();
     std::unique_ptr<Impl> impl_;
     friend class Session;
 };

@@ -1,0 +1,59 @@
+#include "engine/engine.h"
+
+#include "engine/engine_impl.h"
+#include "io/text.h"
+
+namespace sluice {
+
+Result<std::unique_ptr<Engine>> Engine::load(
+    const EngineOptions& options, const std::function<void(uint64_t, uint64_t)>& progress,
+    const std::atomic<bool>* cancel) {
+    std::unique_ptr<Engine> engine(new Engine());
+    engine->impl_ = std::make_unique<Impl>();
+    auto loaded = load_model(options, {progress, cancel}, engine->impl_->loaded);
+    if (!loaded) return tl::unexpected(loaded.error());
+    return engine;
+}
+
+Engine::Engine() = default;
+Engine::~Engine() = default;
+
+const ModelConfig& Engine::config() const {
+    return impl_->loaded.runtime.config;
+}
+const Tokenizer& Engine::tokenizer() const {
+    return *impl_->loaded.tokenizer;
+}
+const EngineOptions& Engine::options() const {
+    return impl_->loaded.runtime.options;
+}
+std::string Engine::device_name() const {
+    return impl_->loaded.runtime.backend->name();
+}
+std::string Engine::io_name() const {
+    return impl_->loaded.io_name;
+}
+const std::vector<BudgetLine>& Engine::placement() const {
+    return impl_->loaded.placement;
+}
+const std::vector<std::string>& Engine::notes() const {
+    return impl_->loaded.notes;
+}
+uint64_t Engine::expert_bytes() const {
+    return impl_->loaded.runtime.experts->expert_bytes({0, 0});
+}
+
+Result<std::unique_ptr<Session>> Engine::session() {
+    if (impl_->session_open) {
+        return fail(Code::usage, "this engine has a session already; one at a time");
+    }
+    auto impl = std::make_unique<Session::Impl>();
+    impl->engine = impl_.get();
+    impl->state().reset();
+    impl_->session_open = true;
+    std::unique_ptr<Session> session(new Session(std::move(impl)));
+    session->clear_stats();
+    return session;
+}
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+// The forward pass: one function of calls for prompt and decode. n tokens go through embedding,
+// every layer, and the head; n is 1 for a decode step and a chunk for a prompt.
+//
+// The layer_*.cpp files hold one mechanism each and share what a pass knows through Pass.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/runtime.h"
+
+namespace sluice {
+
+// One call of forward(), as its parts see it.
+struct Pass {
+    Runtime& rt;
+    Workspace& ws;
+    State& state;
+    std::span<const int32_t> ids;
+    int32_t position = 0;  // of ids[0]
+    int32_t n = 0;
+    bool sweep = false;  // part of a prompt
+    bool each = false;   // logits of every position, not the last alone
+    Probe* probe = nullptr;
+    const std::atomic<bool>* cancel = nullptr;
+    // Told after every layer; may be empty.
+    std::function<void(int32_t layers_done)> progress{};
+    // Told the logits of a position; they are gone when it returns.
+    std::function<void(int32_t position, std::span<const float>)> logits{};
+
+    RopeTable plain{}, yarn{};
+    float* pre = nullptr;       // threaded one sub-layer ahead
+    float* pre_next = nullptr;  // the other buffer
+    int32_t topk_width = 0;     // of the list published last
+
+    std::vector<std::vector<int32_t>> row_index{};  // one an Engram layer
+    std::vector<std::vector<uint64_t>> row_ids{};   // as asked for, distinct
+    size_t rows_pending = 0;                        // bit per Engram layer
+
+    struct {  // for route files: [layers][n * k], or [layers][k] guesses of a decode step
+        std::vector<std::vector<int32_t>> chosen, guesses;
+    } routes{};
+    std::vector<int32_t> followed{};  // experts of the next layer that were asked for ahead
+
+    const RopeTable& rope(int32_t layer) const {
+        return rt.config.ratios[layer] == 0 ? plain : yarn;
+    }
+    bool cancelled() const { return cancel && cancel->load(std::memory_order_relaxed); }
+    Result<void> pump() { return rt.cache->pump(); }
+};
+
+Result<void> forward(Pass& pass);
+
+// ---- mechanisms: x [n][D] in, y [n][D] out, both in the workspace
+
+Result<void> attention(Pass& pass, int32_t layer);   // layer_attention.cpp
+Result<void> compress(Pass& pass, int32_t layer);    // layer_compress.cpp
+Result<void> index_rows(Pass& pass, int32_t layer);  // layer_index.cpp
+Result<void> experts(Pass& pass, int32_t layer);     // layer_moe.cpp
+Result<void> request_engram_rows(Pass& pass);        // layer_engram.cpp
+Result<void> engram(Pass& pass, int32_t layer);
+void abandon_engram_rows(Pass& pass);
+
+// ---- probe.cpp: tensors to the probe, if there is one
+
+Result<void> probe(Pass& pass, int32_t layer, const char* name, const bf16* device, uint64_t count);
+Result<void> probe(Pass& pass, int32_t layer, const char* name, const float* device,
+                   uint64_t count);
+Result<void> probe(Pass& pass, int32_t layer, const char* name, const int32_t* device,
+                   uint64_t count);
+Result<void> probe_candidates(Pass& pass, int32_t layer, int32_t rows);
+Result<void> probe_replace(Pass& pass, int32_t layer);
+Result<void> probe_state(Pass& pass);
+
+}  // namespace sluice

@@ -1,0 +1,243 @@
+// Mixture of experts (section 3.9). The order of arrival of experts never shows: every partial has
+// its own place, and one sum adds them in ascending expert id.
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "engine/forward.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+// What the host knows after the download of a layer's routes.
+struct Routed {
+    std::vector<int32_t> ids;       // [n][k], router order
+    std::vector<float> weights;     // [n][k]
+    std::vector<int32_t> guesses;   // [k] of the next layer, decode only
+    std::vector<int32_t> distinct;  // in router order
+    // Rows, slots and weights of distinct[i] are begin[i] .. begin[i + 1] of the lists.
+    std::vector<int32_t> begin, rows, slots;
+    std::vector<float> row_weights;
+};
+
+bool wants_guesses(const Pass& pass, int32_t layer) {
+    const Runtime& rt = pass.rt;
+    return !pass.sweep && pass.n == 1 && layer + 1 < rt.config.layers &&
+           (rt.governor || rt.options.prefetch.value_or(0) > 0 || rt.recorder);
+}
+
+Route route_op(const Pass& pass, int32_t layer, int32_t* ids, float* weights) {
+    const ModelConfig& c = pass.rt.config;
+    const LayerWeights& w = pass.rt.weights.layers[layer];
+    return {.ids = ids,
+            .weights = weights,
+            .gate = w.gate,
+            .bias = w.gate_bias,
+            .x = pass.ws.x,
+            .n = pass.n,
+            .k = c.top_k,
+            .scale = c.route_scale};
+}
+
+// The next layer's router on this layer's state: the collapsed streams under the next layer's norm,
+// which is this layer's input rescaled by the two norm weights.
+void guess_next(Pass& pass, int32_t layer) {
+    const ModelConfig& c = pass.rt.config;
+    const LayerWeights& next = pass.rt.weights.layers[layer + 1];
+    Workspace& ws = pass.ws;
+    pass.rt.backend->run(RmsNorm{ws.y, ws.collapsed, next.ffn_norm, 1, c.hidden, c.norm_eps});
+    Route route = route_op(pass, layer + 1, ws.guess_ids, ws.guess_weights);
+    route.x = ws.y;
+    pass.rt.backend->run(route);
+}
+
+Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
+    Workspace& ws = pass.ws;
+    Backend& backend = *pass.rt.backend;
+    const ModelConfig& c = pass.rt.config;
+    const size_t count = static_cast<size_t>(pass.n) * c.top_k;
+    backend.run(route_op(pass, layer, ws.route_ids, ws.route_weights));
+    if (wants_guesses(pass, layer)) {
+        guess_next(pass, layer);
+        routed.guesses.resize(c.top_k);
+        auto done = backend.download(routed.guesses.data(), ws.guess_ids, c.top_k * 4u);
+        if (!done) return done;
+        if (routed.guesses[0] < 0) routed.guesses.clear();
+    }
+    std::vector<std::byte> both(count * 8);
+    if (auto done = backend.download(both.data(), ws.route_ids, both.size()); !done) return done;
+    routed.ids.resize(count);
+    routed.weights.resize(count);
+    std::memcpy(routed.ids.data(), both.data(), count * 4);
+    std::memcpy(routed.weights.data(), both.data() + count * 4, count * 4);
+    for (size_t i = 0; i < count; i++) {
+        if (routed.ids[i] >= 0 && routed.ids[i] < c.experts) continue;
+        return fail(Code::numerical, cat("the router's scores at position ",
+                                         pass.position + static_cast<int32_t>(i / c.top_k),
+                                         " are not finite numbers"));
+    }
+    if (pass.rt.recorder) {
+        pass.routes.chosen[layer] = routed.ids;
+        pass.routes.guesses[layer] = routed.guesses;
+    }
+    return {};
+}
+
+// Groups (token, place) pairs by expert. A token's partials lie in ascending expert id.
+void group(const Pass& pass, Routed& routed) {
+    const int32_t k = pass.rt.config.top_k;
+    const size_t count = routed.ids.size();
+    std::unordered_map<int32_t, int32_t> place;
+    std::vector<int32_t> size;
+    for (int32_t id : routed.ids) {
+        auto [found, fresh] = place.try_emplace(id, static_cast<int32_t>(size.size()));
+        if (fresh) {
+            routed.distinct.push_back(id);
+            size.push_back(0);
+        }
+        size[found->second]++;
+    }
+    routed.begin.assign(size.size() + 1, 0);
+    for (size_t i = 0; i < size.size(); i++) routed.begin[i + 1] = routed.begin[i] + size[i];
+    routed.rows.resize(count);
+    routed.slots.resize(count);
+    routed.row_weights.resize(count);
+    std::vector<int32_t> next(routed.begin.begin(), routed.begin.end() - 1);
+    for (size_t i = 0; i < count; i++) {
+        const size_t token = i / k;
+        const int32_t* mine = routed.ids.data() + token * k;
+        const auto rank =
+            std::count_if(mine, mine + k, [&](int32_t id) { return id < routed.ids[i]; });
+        const int32_t at = next[place[routed.ids[i]]]++;
+        routed.rows[at] = static_cast<int32_t>(token);
+        routed.slots[at] = static_cast<int32_t>(token * k + rank);
+        routed.row_weights[at] = routed.weights[i];
+    }
+}
+
+void upload_lists(Pass& pass, const Routed& routed) {
+    Workspace& ws = pass.ws;
+    Backend& backend = *pass.rt.backend;
+    const size_t bytes = routed.rows.size() * 4;
+    backend.upload(ws.expert_rows, routed.rows.data(), bytes);
+    backend.upload(ws.expert_slots, routed.slots.data(), bytes);
+    backend.upload(ws.expert_weights, routed.row_weights.data(), bytes);
+}
+
+void run_shared(Pass& pass, int32_t layer) {
+    const ModelConfig& c = pass.rt.config;
+    const LayerWeights& w = pass.rt.weights.layers[layer];
+    Workspace& ws = pass.ws;
+    Backend& backend = *pass.rt.backend;
+    const int32_t n = pass.n;
+    backend.run(ActQuant{ws.xq, ws.x, n, c.hidden});
+    backend.run(LinearFp8{ws.shared_gate, w.shared_w1, ws.xq, n});
+    backend.run(LinearFp8{ws.shared_up, w.shared_w3, ws.xq, n});
+    backend.run(Swiglu{ws.shared_act, ws.shared_gate, ws.shared_up, nullptr, n, c.moe_hidden,
+                       c.swiglu_limit});
+    backend.run(LinearFp8{ws.shared, w.shared_w2, ws.shared_act, n});
+}
+
+ExpertWeights view(const Runtime& rt, ExpertKey key, const std::byte* slot) {
+    const auto& starts = rt.experts->plan(key).starts;
+    const auto part = [&](ExpertPart which) {
+        return reinterpret_cast<const uint8_t*>(slot + starts[which]);
+    };
+    const int32_t d = rt.config.hidden, f = rt.config.moe_hidden;
+    return {.w1 = {part(w1_codes), part(w1_scales), f, d},
+            .w2 = {part(w2_codes), part(w2_scales), d, f},
+            .w3 = {part(w3_codes), part(w3_scales), f, d}};
+}
+
+Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& handle) {
+    Runtime& rt = pass.rt;
+    Workspace& ws = pass.ws;
+    Result<const std::byte*> slot = rt.cache->bytes(handle);
+    if (!slot) return tl::unexpected(slot.error());
+    const std::byte* weights = *slot;
+    if (rt.expert_staging) {
+        rt.backend->upload(rt.expert_staging, weights, rt.experts->slot_bytes());
+        weights = rt.expert_staging;
+    }
+    const auto found = std::find(routed.distinct.begin(), routed.distinct.end(), handle.key.expert);
+    const size_t i = static_cast<size_t>(found - routed.distinct.begin());
+    const int32_t begin = routed.begin[i];
+    rt.backend->run(RoutedExpert{.out = ws.partial,
+                                 .expert = view(rt, handle.key, weights),
+                                 .x = ws.xq,
+                                 .rows = ws.expert_rows + begin,
+                                 .slots = ws.expert_slots + begin,
+                                 .weights = ws.expert_weights + begin,
+                                 .count = routed.begin[i + 1] - begin,
+                                 .limit = rt.config.swiglu_limit});
+    rt.cache->release(handle);
+    return rt.cache->pump();
+}
+
+// Judges the guesses made one layer ago, then asks for the next layer's.
+void prefetch(Pass& pass, int32_t layer, const Routed& routed) {
+    Runtime& rt = pass.rt;
+    if (rt.governor && !pass.followed.empty()) {
+        const auto used =
+            std::count_if(pass.followed.begin(), pass.followed.end(), [&](int32_t expert) {
+                return std::find(routed.distinct.begin(), routed.distinct.end(), expert) !=
+                       routed.distinct.end();
+            });
+        rt.governor->observed(layer, static_cast<uint32_t>(pass.followed.size()),
+                              static_cast<uint32_t>(used));
+    }
+    pass.followed.clear();
+    if (routed.guesses.empty() || !rt.predictor) return;
+    std::vector<int32_t> guesses;
+    rt.predictor->predict({layer, routed.ids, routed.guesses}, rt.config.top_k, guesses);
+    const uint32_t count =
+        rt.governor ? rt.governor->guesses_for(layer + 1) : rt.options.prefetch.value_or(0);
+    for (size_t i = 0; i < guesses.size() && pass.followed.size() < count; i++) {
+        if (!rt.cache->resident({layer + 1, guesses[i]})) pass.followed.push_back(guesses[i]);
+    }
+    rt.cache->prefetch(layer + 1, guesses, count);
+}
+
+Result<void> run_routed(Pass& pass, const Routed& routed) {
+    for (size_t i = 0; i < routed.distinct.size(); i++) {
+        if (pass.cancelled()) return fail(Code::interrupted, "stopped");
+        Result<ExpertHandle> handle = pass.rt.cache->next();
+        if (!handle) return tl::unexpected(handle.error());
+        if (auto done = run_expert(pass, routed, *handle); !done) return done;
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<void> experts(Pass& pass, int32_t layer) {
+    Runtime& rt = pass.rt;
+    Workspace& ws = pass.ws;
+    const ModelConfig& c = rt.config;
+    Routed routed;
+    if (auto r = choose(pass, layer, routed); !r) return r;
+    const uint64_t count = routed.ids.size();
+    if (auto r = probe(pass, layer, "route_ids", ws.route_ids, count); !r) return r;
+    if (auto r = probe(pass, layer, "route_w", ws.route_weights, count); !r) return r;
+    group(pass, routed);
+    // The drive starts first; the shared expert is computed while it reads.
+    const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;
+    if (auto r = rt.cache->demand(layer, routed.distinct, kind); !r) return r;
+    prefetch(pass, layer, routed);
+    upload_lists(pass, routed);
+    run_shared(pass, layer);
+    Result<void> done = rt.cache->pump();
+    if (done) done = run_routed(pass, routed);
+    if (!done) {
+        // Work in flight may still read the slots.
+        (void)rt.backend->synchronize();
+        rt.cache->abandon();
+        return done;
+    }
+    rt.backend->run(Combine{ws.y, ws.partial, ws.shared, pass.n, c.top_k, c.hidden});
+    return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,235 @@
+#include "engine/load.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/rope.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr uint64_t generation_config_limit = 1u << 20;
+
+Result<void> read_config(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    std::string generation;
+    if (const auto& path = rt.checkpoint.generation_config_path(); !path.empty()) {
+        auto text = read_text(path, generation_config_limit);
+        if (!text) return tl::unexpected(text.error());
+        generation = std::move(*text);
+    }
+    auto config = parse_config(rt.checkpoint.config_text(), generation);
+    if (!config) return tl::unexpected(config.error());
+    rt.config = std::move(*config);
+    return {};
+}
+
+Result<void> read_tokenizer(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    const auto& path = rt.checkpoint.tokenizer_path();
+    if (path.empty()) {
+        return fail(Code::not_found,
+                    cat("tokenizer.json is missing; ", rt.checkpoint.cure("tokenizer.json")));
+    }
+    auto tokenizer = Tokenizer::load(path);
+    if (!tokenizer) return tl::unexpected(tokenizer.error());
+    if (tokenizer->size() > rt.config.vocab) {
+        return fail(Code::corrupt,
+                    cat("tokenizer.json has token id ", tokenizer->size() - 1,
+                        ", but config.json: text_config.vocab_size is ", rt.config.vocab));
+    }
+    loaded.tokenizer.emplace(std::move(*tokenizer));
+    if (rt.config.engram_layers.empty()) return {};
+    auto map = compressed_token_map(*loaded.tokenizer, rt.config);
+    if (!map) return tl::unexpected(map.error());
+    auto hash = EngramHash::create(rt.config, std::move(*map));
+    if (!hash) return tl::unexpected(hash.error());
+    rt.hash.emplace(std::move(*hash));
+    return {};
+}
+
+Result<std::unique_ptr<Backend>> open_cpu(const EngineOptions& options) {
+    return make_cpu_backend({.isa = options.isa, .threads = options.threads});
+}
+
+// "auto" takes a GPU that is there and works, and says so when one is there and does not.
+Result<void> open_backend(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    EngineOptions& o = rt.options;
+    int index = 0;
+    if (o.device.starts_with("cuda:")) {
+        const char* end = o.device.data() + o.device.size();
+        const auto parsed = std::from_chars(o.device.data() + 5, end, index);
+        if (parsed.ec != std::errc() || parsed.ptr != end || index < 0) {
+            return fail(Code::usage, cat("--device ", printable(o.device),
+                                         ": expected auto, cpu, cuda or cuda:N"));
+        }
+    } else if (o.device != "auto" && o.device != "cpu" && o.device != "cuda") {
+        return fail(Code::usage,
+                    cat("--device ", printable(o.device), ": expected auto, cpu, cuda or cuda:N"));
+    }
+    const bool automatic = o.device == "auto";
+    if (automatic) {
+        auto devices = cuda_devices();
+        if (!devices) loaded.notes.push_back(cat("the GPU is not used: ", devices.error().message));
+        o.device = devices && !devices->empty() ? "cuda" : "cpu";
+    }
+    auto backend = o.device == "cpu" ? open_cpu(o) : make_cuda_backend({.device = index});
+    if (!backend && automatic && o.device == "cuda") {
+        loaded.notes.push_back(cat("the GPU is not used: ", backend.error().message));
+        o.device = "cpu";
+        backend = open_cpu(o);
+    }
+    if (!backend) return tl::unexpected(backend.error());
+    rt.backend = std::move(*backend);
+    return {};
+}
+
+Result<void> open_ring(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    const EngineOptions& o = rt.options;
+    auto choice = make_ring_engine({.engine = o.io, .depth = o.ring_depth});
+    if (!choice) return tl::unexpected(choice.error());
+    const auto& shards = rt.checkpoint.shards();
+    const bool direct = std::all_of(shards.begin(), shards.end(), [](const File& file) {
+        return file.access() == Access::direct;
+    });
+    loaded.io_name = cat(choice->engine->name(), direct ? ", O_DIRECT" : ", page cache");
+    if (!choice->cause.empty()) loaded.io_name += cat(" (", choice->cause, ")");
+    rt.ring = std::make_unique<ReadRing>(std::move(choice->engine), o.ring_depth);
+    for (const File& shard : shards) {
+        if (auto added = rt.ring->add_file(shard); !added) return added;
+    }
+    return {};
+}
+
+// The rows of an Engram layer in the ring, and their memory.
+Result<void> open_rows(Runtime& rt, const Plan& plan) {
+    const int32_t chunk = plan.shape.chunk;
+    auto memory =
+        PageBuffer::create(RowBuffers::bytes(rt.config, chunk) + page_size, "engram rows");
+    if (!memory) return tl::unexpected(memory.error());
+    rt.row_memory = std::move(*memory);
+    rt.row_buffers = RowBuffers(rt.config, chunk, rt.row_memory.data());
+    const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
+    for (const RowTable& table : rt.weights.tables) {
+        rt.rows.push_back(std::make_unique<RowCache>(*rt.ring, table, plan.row_capacity, rows_max));
+    }
+    return {};
+}
+
+Result<void> open_cache(Runtime& rt, const Plan& plan) {
+    const EngineOptions& o = rt.options;
+    const uint64_t slots = uint64_t{plan.cache_slots} + plan.ring_slots;
+    const uint64_t bytes = slots * rt.experts->slot_bytes();
+    auto memory = PageBuffer::create(bytes, "expert cache");
+    if (!memory) return tl::unexpected(memory.error());
+    rt.expert_memory = std::move(*memory);
+    const std::span<std::byte> span = rt.expert_memory.span().first(bytes);
+    if (auto added = rt.ring->add_memory(span); !added) return added;
+    if (auto pinned = rt.backend->pin(span); !pinned) return pinned;
+    auto cache = ExpertCache::create({.cache_slots = plan.cache_slots,
+                                      .ring_slots = plan.ring_slots,
+                                      .policy = o.cache_policy,
+                                      .seed = o.seed},
+                                     *rt.experts, *rt.ring, span);
+    if (!cache) return tl::unexpected(cache.error());
+    rt.cache = std::move(*cache);
+    if (rt.backend->host_memory()) return {};
+    auto staging = rt.backend->allocate(rt.experts->slot_bytes(), "expert in use");
+    if (!staging) return tl::unexpected(staging.error());
+    rt.expert_staging = *staging;
+    return {};
+}
+
+Result<void> open_prediction(Runtime& rt) {
+    const EngineOptions& o = rt.options;
+    auto predictor = make_predictor(o.predictor, rt.config.layers);
+    if (!predictor) return tl::unexpected(predictor.error());
+    rt.predictor = std::move(*predictor);
+    if (!o.prefetch) rt.governor = std::make_unique<PrefetchGovernor>(rt.config.layers);
+    if (o.record_routes.empty()) return {};
+    auto recorder = RouteRecorder::create(o.record_routes,
+                                          {.layers = rt.config.layers,
+                                           .experts = rt.config.experts,
+                                           .top_k = rt.config.top_k,
+                                           .expert_bytes = rt.experts->expert_bytes({0, 0}),
+                                           .model = rt.checkpoint.folder().filename().string()});
+    if (!recorder) return tl::unexpected(recorder.error());
+    rt.recorder = std::move(*recorder);
+    return {};
+}
+
+Result<void> reserve(Runtime& rt, const Plan& plan) {
+    const ModelConfig& c = rt.config;
+    int32_t rows = 0;
+    for (int32_t owner : c.kv_sources) {
+        rows = std::max(rows, rt.options.context / c.ratios[owner]);
+    }
+    return rt.backend->reserve({.n = plan.shape.chunk,
+                                .dim = c.hidden,
+                                .inner = c.moe_hidden,
+                                .experts = c.experts,
+                                .top_k = c.top_k,
+                                .index_rows = rows,
+                                .window = c.window,
+                                .index_topk = c.index_topk,
+                                .head_dim = c.head_dim,
+                                .group_rank = c.o_rank});
+}
+
+Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Plan& plan,
+                  const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
+    if (auto r = reserve(rt, plan); !r) return r;
+    auto embedding = PageBuffer::create(plan.embedding, "embedding");
+    if (!embedding) return tl::unexpected(embedding.error());
+    rt.embedding = std::move(*embedding);
+    auto weights =
+        load_weights(rt.checkpoint, specs, *rt.ring, *rt.backend, rt.embedding.span(), control);
+    if (!weights) return weights;
+    auto state = rt.backend->allocate(plan.state, "state");
+    if (!state) return tl::unexpected(state.error());
+    rt.state.emplace(rt.config, rt.options.context, *rt.backend, *state);
+    auto workspace = rt.backend->allocate(plan.workspace, "workspace");
+    if (!workspace) return tl::unexpected(workspace.error());
+    rt.workspace.emplace(rt.config, plan.shape, *workspace);
+    if (auto r = open_rows(rt, plan); !r) return r;
+    if (auto r = open_cache(rt, plan); !r) return r;
+    return open_prediction(rt);
+}
+
+}  // namespace
+
+Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    rt.options = options;
+    auto checkpoint =
+        Checkpoint::open({.locations = options.locations, .revision = options.revision});
+    if (!checkpoint) return tl::unexpected(checkpoint.error());
+    rt.checkpoint = std::move(*checkpoint);
+    loaded.notes = rt.checkpoint.notes();
+    if (auto r = read_config(loaded); !r) return r;
+
+    auto model = find_model(rt.config.model_type);
+    if (!model) return tl::unexpected(model.error());
+    const std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
+    rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning);
+    auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
+    if (!account) return tl::unexpected(account.error());
+    loaded.notes.insert(loaded.notes.end(), account->notes.begin(), account->notes.end());
+    if (auto r = read_tokenizer(loaded); !r) return r;
+
+    rt.plain_frequencies = rope_frequencies(rt.config.rope_base, rt.config.rope_dim);
+    rt.yarn_frequencies =
+        yarn_frequencies(rt.config.compressed_rope_base, rt.config.rope_dim, rt.config.yarn);
+    if (auto r = open_backend(loaded); !r) return r;
+    if (auto r = open_ring(loaded); !r) return r;
+    auto plan = plan_memory(loaded, specs);
+    if (!plan) return tl::unexpected(plan.error());
+    return fill(loaded, specs, *plan, control);
+}
+
+}  // namespace sluice

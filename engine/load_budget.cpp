@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <limits>
+
+#include "engine/load.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr int32_t context_default = 8192;
+constexpr int32_t chunk_default = 512;
+constexpr int32_t chunk_least = 16;
+constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
+constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
+constexpr uint32_t ring_slots_least = 8;
+
+Result<void> resolve_context(Runtime& rt) {
+    EngineOptions& o = rt.options;
+    if (o.context < 0 || o.context > rt.config.positions_max) {
+        return fail(Code::usage, cat("a context of ", o.context,
+                                     " tokens is outside what the model was made for, 1 to ",
+                                     rt.config.positions_max));
+    }
+    if (o.context == 0) o.context = std::min(rt.config.positions_max, context_default);
+    if (o.chunk < 0) return fail(Code::usage, cat("a prompt chunk of ", o.chunk, " tokens"));
+    o.chunk = std::min(o.chunk, o.context);
+    return {};
+}
+
+void size_chunk(const Runtime& rt, int32_t chunk, Plan& plan) {
+    plan.shape = WorkspaceShape::plan(rt.config, chunk, rt.options.context);
+    plan.workspace = Workspace::bytes(rt.config, plan.shape);
+    plan.row_buffers = RowBuffers::bytes(rt.config, chunk);
+    const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
+    for (const RowTable& table : rt.weights.tables) {
+        plan.row_buffers += RowCache::memory(table, plan.row_capacity, rows_max) +
+                            row_staging * rt.options.ring_depth / 2;
+    }
+}
+
+// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk.
+void resolve_chunk(Runtime& rt, uint64_t left, Plan& plan) {
+    EngineOptions& o = rt.options;
+    const bool whole = o.index_keys == IndexKeys::reference;
+    int32_t chunk = o.chunk;
+    if (chunk == 0) chunk = whole ? o.context : std::min(chunk_default, o.context);
+    size_chunk(rt, chunk, plan);
+    while (o.chunk == 0 && !whole && chunk > chunk_least &&
+           plan.workspace + plan.row_buffers > left / 4) {
+        chunk /= 2;
+        size_chunk(rt, chunk, plan);
+    }
+    o.chunk = chunk;
+}
+
+Result<void> resolve_slots(Runtime& rt, Budget& ram, Plan& plan) {
+    const ModelConfig& c = rt.config;
+    EngineOptions& o = rt.options;
+    const uint64_t slot = rt.experts->slot_bytes();
+    const auto all = static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.experts);
+    const auto least = static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.top_k);
+    if (o.cache_slots) {
+        plan.cache_slots = std::min(*o.cache_slots, all);
+        if (plan.cache_slots > 0 && plan.cache_slots < least) {
+            return fail(Code::usage, cat("an expert cache of ", plan.cache_slots,
+                                         " slots is smaller than what one token uses: ", least,
+                                         " slots, or 0 for none"));
+        }
+    } else {
+        auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
+        if (!slots) return tl::unexpected(slots.error());
+        plan.cache_slots = *slots;
+    }
+    o.cache_slots = plan.cache_slots;
+    if (plan.cache_slots == 0) return {};
+    return ram.take(cat("expert cache, ", plan.cache_slots, " slots"), plan.cache_slots * slot);
+}
+
+void keep_lines(Loaded& loaded, const Budget& budget) {
+    for (const BudgetLine& line : budget.lines()) {
+        if (line.bytes > 0) loaded.placement.push_back(line);
+    }
+}
+
+struct Promise {
+    Budget* budget;
+    std::string what;
+    uint64_t bytes;
+};
+
+Result<void> take_all(const std::vector<Promise>& promises) {
+    for (const Promise& p : promises) {
+        if (auto taken = p.budget->take(p.what, p.bytes); !taken) return taken;
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<Plan> plan_memory(Loaded& loaded, const std::vector<TensorSpec>& specs) {
+    Runtime& rt = loaded.runtime;
+    EngineOptions& o = rt.options;
+    if (auto r = resolve_context(rt); !r) return tl::unexpected(r.error());
+    if (o.ram == 0) o.ram = default_ram_budget();
+    Budget ram("ram", o.ram), vram("vram", std::numeric_limits<uint64_t>::max());
+    const bool host = rt.backend->host_memory();
+    Budget& device = host ? ram : vram;
+
+    Plan plan{};
+    plan.dense = dense_bytes(specs);
+    plan.embedding = embedding_bytes(specs);
+    plan.state = State::bytes(rt.config, o.context);
+    plan.row_capacity = row_capacity;
+    const uint64_t slot = rt.experts->slot_bytes();
+    plan.ring_slots = std::max(ring_slots_least, o.tuning.in_flight_max + 4);
+    auto taken = take_all({{&device, "dense weights and head", plan.dense},
+                           {&ram, "embedding", plan.embedding},
+                           {&device, cat("state of ", o.context, " tokens"), plan.state}});
+    if (!taken) return tl::unexpected(taken.error());
+    resolve_chunk(rt, ram.left(), plan);
+    taken = take_all(
+        {{&device, cat("workspace of ", o.chunk, " tokens"), plan.workspace},
+         {&ram, "engram rows", plan.row_buffers},
+         {&ram, cat("experts in transit, ", plan.ring_slots, " slots"), plan.ring_slots * slot}});
+    if (!taken) return tl::unexpected(taken.error());
+    if (!host) {
+        if (auto r = vram.take("expert in use", slot); !r) return tl::unexpected(r.error());
+    }
+    if (auto r = resolve_slots(rt, ram, plan); !r) return tl::unexpected(r.error());
+    keep_lines(loaded, vram);
+    keep_lines(loaded, ram);
+    return plan;
+}
+
+}  // namespace sluice

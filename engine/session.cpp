@@ -1,0 +1,243 @@
+#include <algorithm>
+#include <chrono>
+
+#include "engine/engine_impl.h"
+#include "engine/forward.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The runtime's own counters, since it was loaded.
+RunStats totals(const Runtime& rt) {
+    RunStats t;
+    t.cache = rt.cache->stats();
+    if (rt.governor) t.cache.prefetch_switched_off = rt.governor->switched_off();
+    t.ring = rt.ring->stats();
+    t.expert_bytes = t.cache.bytes_demand + t.cache.bytes_prefetch;
+    for (const auto& rows : rt.rows) {
+        t.row_bytes += rows->bytes_read();
+        t.rows_asked += rows->asked();
+        t.row_hits += rows->hits();
+    }
+    return t;
+}
+
+CacheStats operator-(CacheStats a, const CacheStats& b) {
+    a.asked -= b.asked;
+    a.hits -= b.hits;
+    a.late_prefetches -= b.late_prefetches;
+    a.misses -= b.misses;
+    a.evictions -= b.evictions;
+    a.sweep_asked -= b.sweep_asked;
+    a.sweep_hits -= b.sweep_hits;
+    a.prefetch_started -= b.prefetch_started;
+    a.prefetch_used -= b.prefetch_used;
+    a.prefetch_wasted -= b.prefetch_wasted;
+    a.guesses -= b.guesses;
+    a.guesses_right -= b.guesses_right;
+    a.prefetch_switched_off -= b.prefetch_switched_off;
+    a.bytes_demand -= b.bytes_demand;
+    a.bytes_prefetch -= b.bytes_prefetch;
+    a.wait_s -= b.wait_s;
+    return a;
+}
+
+RingStats operator-(RingStats a, const RingStats& b) {
+    a.reads -= b.reads;
+    a.bytes -= b.bytes;
+    a.resubmitted -= b.resubmitted;
+    a.busy_s -= b.busy_s;
+    a.wait_s -= b.wait_s;
+    return a;
+}
+
+void refresh(Session::Impl& s) {
+    const RunStats now = totals(s.rt());
+    s.stats.cache = now.cache - s.cleared.cache;
+    s.stats.ring = now.ring - s.cleared.ring;
+    s.stats.expert_bytes = now.expert_bytes - s.cleared.expert_bytes;
+    s.stats.row_bytes = now.row_bytes - s.cleared.row_bytes;
+    s.stats.rows_asked = now.rows_asked - s.cleared.rows_asked;
+    s.stats.row_hits = now.row_hits - s.cleared.row_hits;
+    const double all = s.stats.prompt_s + s.stats.decode_s;
+    s.stats.compute_s = std::max(0.0, all - s.stats.ring.wait_s);
+}
+
+Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
+    const ModelConfig& c = s.rt().config;
+    if (ids.empty()) return fail(Code::usage, "no tokens to feed");
+    const int64_t end =
+        static_cast<int64_t>(s.state().position()) + static_cast<int64_t>(ids.size());
+    if (end > s.state().context()) {
+        return fail(Code::usage, cat("the context holds ", s.state().context(), " tokens, but ",
+                                     end, " are needed; raise it with -c"));
+    }
+    for (int32_t id : ids) {
+        if (id < 0 || id >= c.vocab) {
+            return fail(Code::usage,
+                        cat("token id ", id, " is outside the vocabulary of ", c.vocab));
+        }
+    }
+    const EngineOptions& o = s.rt().options;
+    if (o.index_keys == IndexKeys::reference && s.state().position() == 0 &&
+        ids.size() > static_cast<size_t>(o.chunk)) {
+        return fail(Code::usage,
+                    cat("with the reference's index keys a prompt is one chunk: it has ",
+                        ids.size(), " tokens, the chunk ", o.chunk));
+    }
+    return {};
+}
+
+// Tokens of the next pass. The official program goes one by one after the prompt, and with its
+// index keys that shows.
+size_t pass_length(Session::Impl& s, size_t left) {
+    const EngineOptions& o = s.rt().options;
+    if (o.index_keys == IndexKeys::reference && s.state().position() > 0) return 1;
+    return std::min(left, static_cast<size_t>(o.chunk));
+}
+
+Result<void> record_routes(Pass& pass) {
+    RouteRecorder* recorder = pass.rt.recorder.get();
+    if (!recorder) return {};
+    const ModelConfig& c = pass.rt.config;
+    const size_t k = static_cast<size_t>(c.top_k);
+    for (int32_t i = 0; i < pass.n; i++) {
+        for (int32_t layer = 0; layer < c.layers; layer++) {
+            const std::span<const int32_t> chosen(pass.routes.chosen[layer]);
+            recorder->step({layer, chosen.subspan(i * k, k), pass.routes.guesses[layer]});
+        }
+        auto done = recorder->token_done(pass.sweep, i + 1 == pass.n);
+        if (!done) return done;
+    }
+    return {};
+}
+
+using Each = std::function<void(int32_t, std::span<const float>)>;
+
+struct Feed {
+    Session::Impl& s;
+    std::span<const int32_t> ids;
+    const Each& each;
+
+    Result<void> run() {
+        size_t done = 0;
+        while (done < ids.size()) {
+            const size_t n = pass_length(s, ids.size() - done);
+            if (auto r = pass(done, n); !r) return r;
+            done += n;
+        }
+        return {};
+    }
+
+ private:
+    Result<void> pass(size_t done, size_t n) {
+        Runtime& rt = s.rt();
+        const auto start = Clock::now();
+        const double waited = rt.cache->stats().wait_s;
+        const bool last = done + n == ids.size();
+        const int32_t layers = rt.config.layers;
+        Pass pass{.rt = rt, .ws = *rt.workspace, .state = s.state(), .ids = ids.subspan(done, n)};
+        pass.position = s.state().position();
+        pass.n = static_cast<int32_t>(n);
+        pass.sweep = ids.size() > 1;
+        pass.each = static_cast<bool>(each);
+        pass.probe = s.probe;
+        pass.cancel = s.cancel;
+        pass.routes.chosen.resize(layers);
+        pass.routes.guesses.resize(layers);
+        if (s.progress) {
+            pass.progress = [&](int32_t layer) {
+                const auto all = static_cast<int32_t>(ids.size()) * layers;
+                s.progress(static_cast<int32_t>(done) * layers + pass.n * layer, all);
+            };
+        }
+        pass.logits = [&](int32_t position, std::span<const float> logits) {
+            if (each) each(position, logits);
+            if (last && position == pass.position + pass.n - 1) {
+                s.logits.assign(logits.begin(), logits.end());
+            }
+        };
+        if (auto r = forward(pass); !r) return r;
+        s.state().advance(pass.ids);
+        rt.cache->token_passed();
+        if (!pass.sweep && rt.predictor) rt.predictor->token_passed();
+        if (!pass.sweep && rt.governor) {
+            rt.governor->token_passed(rt.cache->stats().wait_s - waited, seconds_since(start));
+        }
+        return record_routes(pass);
+    }
+};
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session::~Session() {
+    impl_->engine->session_open = false;
+}
+
+Result<std::span<const float>> Session::feed(std::span<const int32_t> ids, const Each& each) {
+    if (auto r = check_ids(*impl_, ids); !r) return tl::unexpected(r.error());
+    const auto start = Clock::now();
+    State& state = impl_->state();
+    state.begin(static_cast<int32_t>(ids.size()));
+    Result<void> done = Feed{*impl_, ids, each}.run();
+    if (!done) state.rollback();
+    const bool prompt = ids.size() > 1;
+    (prompt ? impl_->stats.prompt_s : impl_->stats.decode_s) += seconds_since(start);
+    if (!done) return tl::unexpected(done.error());
+    (prompt ? impl_->stats.prompt_tokens : impl_->stats.decode_tokens) += ids.size();
+    return std::span<const float>(impl_->logits);
+}
+
+int32_t Session::position() const {
+    return impl_->state().position();
+}
+const std::vector<int32_t>& Session::tokens() const {
+    return impl_->state().tokens();
+}
+
+Result<int32_t> Session::rewind_to_prefix(std::span<const int32_t> ids) {
+    if (ids.empty()) return fail(Code::usage, "no tokens to go back to");
+    State& state = impl_->state();
+    const std::vector<int32_t>& tokens = state.tokens();
+    const auto differ = std::mismatch(ids.begin(), ids.end(), tokens.begin(), tokens.end());
+    const auto common = static_cast<int32_t>(differ.first - ids.begin());
+    int32_t keep = std::min(common, static_cast<int32_t>(ids.size()) - 1);
+    // A cut state of the reference's index keys is not the state of any of its runs.
+    const bool whole = impl_->rt().options.index_keys == IndexKeys::reference;
+    while (keep > 0 && (whole ? keep != state.position() : !state.can_cut(keep))) keep--;
+    state.cut(keep);
+    return keep;
+}
+
+void Session::reset() {
+    impl_->state().reset();
+}
+void Session::set_cancel(const std::atomic<bool>* cancel) {
+    impl_->cancel = cancel;
+}
+void Session::set_probe(Probe* probe) {
+    impl_->probe = probe;
+}
+void Session::set_progress(std::function<void(int32_t done, int32_t all)> progress) {
+    impl_->progress = std::move(progress);
+}
+const RunStats& Session::stats() const {
+    refresh(*impl_);
+    return impl_->stats;
+}
+void Session::clear_stats() {
+    impl_->stats = {};
+    impl_->cleared = totals(impl_->rt());
+}
+
+}  // namespace sluice

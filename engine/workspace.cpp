@@ -1,0 +1,142 @@
+#include "engine/workspace.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+namespace {
+
+constexpr int32_t slice_max = 64;
+constexpr int32_t logit_rows_max = 8;
+constexpr uint64_t index_scratch_max = 16u << 20;  // floats
+
+void take_quant(Carver& carver, QuantRows& rows, uint64_t count, uint64_t cols) {
+    carver.take(rows.codes, count * cols);
+    carver.take(rows.scales, count * cols / 32);
+}
+
+int32_t compressed_rows_max(const ModelConfig& c, int32_t context) {
+    int32_t rows = 0;
+    for (int32_t owner : c.kv_sources) rows = std::max(rows, context / c.ratios[owner]);
+    return rows;
+}
+
+}  // namespace
+
+WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t context) {
+    WorkspaceShape shape{.chunk = chunk, .context = context};
+    shape.slice = std::min(chunk, slice_max);
+    shape.index_slice = shape.slice;
+    const int32_t rows = compressed_rows_max(c, context);
+    while (shape.index_slice > 1 &&
+           index_scratch_floats(shape.index_slice, rows) > index_scratch_max) {
+        shape.index_slice = (shape.index_slice + 1) / 2;
+    }
+    shape.logit_rows = std::min(chunk, logit_rows_max);
+    return shape;
+}
+
+void Workspace::carve_attention(const ModelConfig& c, Carver& carver) {
+    const uint64_t n = shape.chunk, s = shape.slice;
+    const uint64_t heads = static_cast<uint64_t>(c.heads) * c.head_dim;
+    const uint64_t ranks = static_cast<uint64_t>(c.o_groups) * c.o_rank;
+    const uint64_t half = c.rope_dim / 2;
+    for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
+        carver.take(*table, (n + 1) * half);
+    }
+    carver.take(qr, n * c.q_rank);
+    take_quant(carver, qrq, n, c.q_rank);
+    carver.take(kv, n * c.head_dim);
+    carver.take(q, s * heads);
+    carver.take(o, s * heads);
+    carver.take(t, s * ranks);
+    take_quant(carver, tq, s, ranks);
+    if (c.kv_sources.empty()) return;
+    carver.take(pool_kv, n * c.head_dim);
+    carver.take(pool_gate, n * c.head_dim);
+    carver.take(latent, (n + 1) * c.head_dim);
+    carver.take(index_q, s * c.index_heads * c.index_dim);
+    carver.take(index_w, s * c.index_heads);
+    const int32_t rows = compressed_rows_max(c, shape.context);
+    carver.take(index_scratch, index_scratch_floats(shape.index_slice, rows));
+    carver.take(topk, n * c.index_topk);
+    if (c.candidate_source < 0) return;
+    blocks = (rows + c.candidate_block - 1) / c.candidate_block;
+    carver.take(candidates, n * blocks);
+}
+
+void Workspace::carve_engram(const ModelConfig& c, Carver& carver) {
+    if (c.engram_layers.empty()) return;
+    const uint64_t n = shape.chunk, s = shape.slice, columns = c.engram_columns();
+    carver.take(row_codes, n * columns * c.engram_dim);
+    carver.take(row_scales, n * columns * c.engram_dim / 32);
+    carver.take(row_index, n * columns);
+    take_quant(carver, rows, s, columns * c.engram_dim);
+    carver.take(engram_kv, s * (c.hc + 1) * c.hidden);
+}
+
+void Workspace::carve_experts(const ModelConfig& c, Carver& carver) {
+    const uint64_t n = shape.chunk, k = c.top_k;
+    carver.take(route_ids, 2 * n * k);
+    if (route_ids) route_weights = reinterpret_cast<float*>(route_ids + n * k);
+    carver.take(guess_ids, k);
+    carver.take(guess_weights, k);
+    carver.take(expert_rows, n * k);
+    carver.take(expert_slots, n * k);
+    carver.take(expert_weights, n * k);
+    carver.take(partial, n * k * c.hidden);
+    carver.take(shared, n * c.hidden);
+    carver.take(shared_gate, n * c.moe_hidden);
+    carver.take(shared_up, n * c.moe_hidden);
+    take_quant(carver, shared_act, n, c.moe_hidden);
+}
+
+uint64_t Workspace::carve(const ModelConfig& c, Carver carver) {
+    const uint64_t n = shape.chunk, hc = c.hc, dim = c.hidden;
+    carver.take(h, n * hc * dim);
+    carver.take(pre_a, n * hc);
+    carver.take(pre_b, n * hc);
+    carver.take(post, n * hc);
+    carver.take(comb, n * hc * hc);
+    carver.take(collapsed, n * dim);
+    carver.take(x, n * dim);
+    carver.take(y, n * dim);
+    take_quant(carver, xq, n, dim);
+    carve_attention(c, carver);
+    carve_engram(c, carver);
+    carve_experts(c, carver);
+    carver.take(logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
+    return carver.used();
+}
+
+uint64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape) {
+    Workspace workspace{};
+    workspace.shape = shape;
+    return workspace.carve(config, Carver());
+}
+
+Workspace::Workspace(const ModelConfig& config, const WorkspaceShape& planned, std::byte* memory)
+    : Workspace() {
+    shape = planned;
+    carve(config, Carver(memory));
+}
+
+uint64_t RowBuffers::carve(const ModelConfig& c, int32_t chunk, Carver carver) {
+    const uint64_t rows = static_cast<uint64_t>(chunk) * c.engram_columns();
+    tables.assign(c.engram_layers.size(), {});
+    for (Rows& table : tables) {
+        carver.take(table.codes, rows * c.engram_dim);
+        carver.take(table.scales, rows * c.engram_dim / 32);
+    }
+    return carver.used();
+}
+
+uint64_t RowBuffers::bytes(const ModelConfig& config, int32_t chunk) {
+    return RowBuffers().carve(config, chunk, Carver());
+}
+
+RowBuffers::RowBuffers(const ModelConfig& config, int32_t chunk, std::byte* memory) {
+    carve(config, chunk, Carver(memory));
+}
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+// Buffers of one forward pass over a chunk of tokens. Attention and Engram go through the chunk in
+// slices of queries, because their inner vectors are many times wider than the model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/carve.h"
+#include "engine/config.h"
+#include "io/memory.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+struct WorkspaceShape {
+    int32_t chunk = 1;
+    int32_t context = 1;
+    int32_t slice = 1;        // queries at once
+    int32_t index_slice = 1;  // queries at once in the indexer
+    int32_t logit_rows = 1;
+
+    static WorkspaceShape plan(const ModelConfig& config, int32_t chunk, int32_t context);
+};
+
+// Device memory, of the backend. Shapes: n = chunk, s = slice.
+struct Workspace {
+    WorkspaceShape shape;
+
+    bf16* h;                             // [n][H][D], the streams
+    float *pre_a, *pre_b, *post, *comb;  // [n][H], [n][H], [n][H], [n][H][H]
+    bf16 *collapsed, *x, *y;             // [n][D]: before the norm, after it, sub-layer output
+    QuantRows xq;                        // [n][D]
+    float *plain_cos, *plain_sin, *yarn_cos, *yarn_sin;  // [n + 1][rope_dim / 2]
+
+    bf16* qr;                    // [n][q_rank]
+    QuantRows qrq;               // [n][q_rank]
+    bf16* kv;                    // [n][head_dim]
+    bf16 *q, *o;                 // [s][heads][head_dim]
+    bf16* t;                     // [s][groups * rank]
+    QuantRows tq;                // [s][groups * rank]
+    float *pool_kv, *pool_gate;  // [n][head_dim]
+    bf16* latent;                // [n + 1][head_dim]
+    bf16 *index_q, *index_w;     // [s][index_heads][index_dim], [s][index_heads]
+    float* index_scratch;
+    int32_t* topk;        // [n][index_topk]
+    uint8_t* candidates;  // [n][blocks], null without a candidate level
+    int32_t blocks = 0;
+
+    uint8_t *row_codes, *row_scales;  // [n * columns][engram_dim] and / 32
+    int32_t* row_index;               // [n][columns]
+    QuantRows rows;                   // [s][columns * engram_dim]
+    bf16* engram_kv;                  // [s][(H + 1) * D]
+
+    int32_t* route_ids;                      // [n][k], followed by route_weights: one download
+    float* route_weights;                    // [n][k]
+    int32_t* guess_ids;                      // [k]
+    float* guess_weights;                    // [k]
+    int32_t *expert_rows, *expert_slots;     // [n * k]
+    float* expert_weights;                   // [n * k]
+    bf16* partial;                           // [n][k][D]
+    bf16 *shared, *shared_gate, *shared_up;  // [n][D], [n][F], [n][F]
+    QuantRows shared_act;                    // [n][F]
+    float* logits;                           // [logit_rows][vocab]
+
+    static uint64_t bytes(const ModelConfig& config, const WorkspaceShape& shape);
+    Workspace(const ModelConfig& config, const WorkspaceShape& shape, std::byte* memory);
+
+ private:
+    Workspace() = default;
+    uint64_t carve(const ModelConfig& config, Carver carver);
+    void carve_attention(const ModelConfig& config, Carver& carver);
+    void carve_engram(const ModelConfig& config, Carver& carver);
+    void carve_experts(const ModelConfig& config, Carver& carver);
+};
+
+// Where the Engram rows of a chunk arrive, one a layer that has a table; host memory.
+struct RowBuffers {
+    struct Rows {
+        uint8_t* codes;
+        uint8_t* scales;
+    };
+    std::vector<Rows> tables;
+
+    static uint64_t bytes(const ModelConfig& config, int32_t chunk);
+    RowBuffers(const ModelConfig& config, int32_t chunk, std::byte* memory);
+    RowBuffers() = default;
+
+ private:
+    uint64_t carve(const ModelConfig& config, int32_t chunk, Carver carver);
+};
+
+}  // namespace sluice
