@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Style as a test: include direction, lengths of functions, files and lines, words that do not belong.
+
+A file includes only its own folder and folders to its left: io < kernels < cache < engine < tools < main.cpp.
+"""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.environ.get("SLUICE_SOURCE_DIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FOLDERS = ["io", "kernels", "cache", "engine", "tools"]
+TOP = set(FOLDERS) | {"tests", "CMakeLists.txt", "main.cpp", "README.md", "LICENSE"}
+SOURCE = (".h", ".cpp", ".cu", ".cuh")
+LINE_MAX, FUNCTION_MAX, FILE_MAX, README_MAX = 100, 70, 500, 150
+CONTROL = re.compile(r"^\s*(if|for|while|switch|catch|else|do|return|namespace|class|struct|enum|union|extern|using)\b")
+WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+problems = []
+
+
+def files():
+    for folder in FOLDERS + ["tests"]:
+        for at, folders, names in os.walk(os.path.join(ROOT, folder)):
+            folders[:] = [f for f in folders if f not in ("models", "golden", "__pycache__")]
+            for name in names:
+                yield os.path.relpath(os.path.join(at, name), ROOT)
+    yield "main.cpp"
+
+
+def bare(text):
+    """Comments and literals blanked, line breaks kept."""
+    pattern = r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\''
+    text = re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group().count("\n"), text, flags=re.M)
+
+
+def functions(text):
+    """(first line, lines) of every function body that is in no other function."""
+    stack, begin, inside = [], 0, 0
+    for i, c in enumerate(text):
+        if c in ";{}":
+            head = text[begin:i].strip()
+            begin = i + 1
+            if c == "{":
+                is_function = "(" in head and not CONTROL.match(head) and not re.search(r"=\s*$", head)
+                opens = is_function and inside == 0
+                stack.append((opens, i))
+                inside += opens
+            elif c == "}" and stack:
+                opened, at = stack.pop()
+                if opened:
+                    inside -= 1
+                    first = text.count("\n", 0, at) + 1
+                    yield first, text.count("\n", at, i) + 1
+
+
+def check_source(path, text):
+    own = path.split("/")[0] if "/" in path else "main.cpp"
+    order = FOLDERS + ["main.cpp", "tests"]
+    for n, line in enumerate(text.split("\n"), 1):
+        if len(line) > LINE_MAX:
+            problems.append(f"{path}:{n}: {len(line)} columns, at most {LINE_MAX}")
+        include = re.match(r'#include "([^"/]+)/', line)
+        if include and include.group(1) in FOLDERS and order.index(include.group(1)) > order.index(own):
+            problems.append(f"{path}:{n}: {own} may not include {include.group(1)}")
+        if WORDS.search(line):
+            problems.append(f"{path}:{n}: unfinished note")
+    if text.count("\n") > FILE_MAX:
+        problems.append(f"{path}: {text.count(chr(10))} lines, at most {FILE_MAX}")
+    for first, lines in functions(bare(text)):
+        if lines > FUNCTION_MAX and "tests/" not in path:
+            problems.append(f"{path}:{first}: function of {lines} lines, at most {FUNCTION_MAX}")
+
+
+def main():
+    count = 0
+    for path in files():
+        if path.endswith(SOURCE):
+            with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+                check_source(path, f.read())
+            count += 1
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        readme = f.read().count("\n")
+    if readme > README_MAX:
+        problems.append(f"README.md: {readme} lines, at most {README_MAX}")
+    if os.path.isdir(os.path.join(ROOT, ".git")):
+        tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True)
+        for name in {line.split("/")[0] for line in tracked.stdout.splitlines()}:
+            if name not in TOP and not name.startswith("."):
+                problems.append(f"{name}: not one of the top-level names")
+    print(f"{count} source files read")
+    if count < 50:
+        problems.append("too few source files found: is the path right?")
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

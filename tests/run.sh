@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# From a bare Debian 12 to every test that needs no GPU: the tests themselves, the same with the address and undefined
+# behaviour sanitizers, the rings and the cache with the thread sanitizer, ids against Hugging Face tokenizers, and, where
+# nvcc is installed, the CUDA build for every architecture.
+#   run.sh [all|quick]      quick: the plain tests only
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:-all}
+say() { printf '\n== %s\n' "$*"; }
+
+say "build and tests"
+bash tools/setup.sh build -DSLUICE_CUDA=OFF
+ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)" | tee build/ctest.log
+if grep -q 'Skipped' build/ctest.log; then
+    echo "a test was skipped: that counts as a failure here" >&2
+    exit 1
+fi
+[ "$what" = quick ] && exit 0
+
+say "address and undefined behaviour sanitizers"
+cmake -S . -B build-asan -G Ninja -DSLUICE_CUDA=OFF -DSLUICE_SANITIZE=address -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
+cmake --build build-asan
+SLUICE_TEST_LIGHT=1 ctest --test-dir build-asan --output-on-failure --no-tests=error -j "$(nproc)" -LE slow
+
+say "thread sanitizer: rings and cache"
+cmake -S . -B build-tsan -G Ninja -DSLUICE_CUDA=OFF -DSLUICE_SANITIZE=thread -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
+cmake --build build-tsan --target tests_io tests_cache
+ctest --test-dir build-tsan --output-on-failure --no-tests=error -R '^(io|cache): '
+
+say "ids against Hugging Face tokenizers"
+bash tests/dev/tokenizer_oracle.sh build
+
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    say "CUDA build for every architecture"
+    bash tools/dev/cuda_build.sh build-cuda
+fi
