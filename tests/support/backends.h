@@ -32,8 +32,15 @@ inline std::vector<TestBackend> backends_present() {
         }
     auto devices = cuda_devices();
     for (size_t i = 0; devices && i < devices->size(); ++i) {
-        auto backend = make_cuda_backend({(int)i, 0});
+        auto backend = make_cuda_backend({(int)i, 2ull << 30});
         REQUIRE_MESSAGE(backend.has_value(), backend.error().message);
+        Shapes largest;
+        largest.n = 1024;
+        largest.dim = 8192;
+        largest.inner = 4096;
+        largest.experts = 512;
+        largest.index_rows = 1 << 16;
+        REQUIRE((*backend)->reserve(largest).has_value());
         all.push_back({std::move(*backend), false});
     }
     return all;
