@@ -51,7 +51,12 @@ Error unavailable(const char* call, int number) {
     } else if (number == EINVAL || number == EOPNOTSUPP) {
         why += cat("kernel ", kernel_release(), " is too old (5.6 or later is needed)");
     } else if (number == ENOMEM) {
-        why += "no memory for the ring; before kernel 5.12 it counts as locked memory (ulimit -l)";
+        rlimit limit{};
+        getrlimit(RLIMIT_MEMLOCK, &limit);
+        why += "no memory for the ring, which some kernels count as locked memory (ulimit -l)";
+        if (limit.rlim_cur != RLIM_INFINITY) {
+            why += cat("; RLIMIT_MEMLOCK is ", size_text(limit.rlim_cur));
+        }
     } else if (number == EMFILE || number == ENFILE) {
         why += "too many open files (ulimit -n)";
     } else {
