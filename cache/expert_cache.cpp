@@ -1,86 +1,12 @@
 #include "cache/expert_cache.h"
 
 #include <algorithm>
-#include <array>
-#include <cassert>
-#include <chrono>
 
-#include "cache/slot_pool.h"
-#include "cache/tier.h"
+#include "cache/expert_cache_impl.h"
 #include "io/memory.h"
 #include "io/text.h"
 
 namespace sluice {
-namespace {
-
-constexpr uint32_t none = SlotPool::none;
-constexpr size_t guesses_max = 64;    // remembered of one prefetch() call
-constexpr size_t collected_max = 32;  // arrivals a call
-
-struct Item {
-    int32_t expert;
-    uint32_t slot;  // none: takes a ring slot once one is free
-};
-
-struct Guess {
-    ExpertKey key;
-    uint64_t made_at;  // demand number
-};
-
-}  // namespace
-
-struct ExpertCache::Impl {
-    Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
-         std::span<std::byte> memory, std::unique_ptr<Policy> policy);
-
-    Result<void> check(int32_t layer, std::span<const int32_t> experts);
-    void look_up(std::span<const int32_t> experts, DemandKind kind);
-    void find_room(DemandKind kind);
-    void seat(Item& item, const Tier::Placed& placed);
-    void sort_by_file();
-    void drop_passed_guesses();
-    void judge_guesses();
-
-    bool passed(ExpertKey key, uint64_t demand) const;
-    bool make_ring_slot();
-    void drop_guess(uint32_t number);
-    void fill();
-    void start_guess();
-    Result<void> collect(bool wait);
-    void arrived(const Arrived& one);
-    void lost(uint32_t number);
-    Result<void> drain();
-    void take_handles_back();
-    Result<void> progress();
-
-    ExpertKey key_of(const Item& item) const { return {layer_, item.expert}; }
-    const ExpertMap& map_;
-    ExpertReader reader_;
-    Tier tier_;
-    SlotPool slots_;
-    uint32_t read_ahead_;          // demand reads given to the reader at once
-    std::optional<Error> broken_;  // the ring: nothing works any more
-
-    // The demand.
-    uint64_t demand_ = 0;  // its number
-    int32_t layer_ = -1;
-    std::vector<Item> items_;
-    std::vector<uint32_t> ready_;     // items in the order they became ready
-    std::vector<uint32_t> to_read_;   // items in the order they are to be read
-    size_t given_ = 0;                // of ready_
-    size_t started_ = 0;              // of to_read_
-    uint32_t held_ = 0;               // handles not released
-    bool abandoned_ = false;          // given up; handles may be left over
-    std::optional<Error> failed_;     // the first failed read
-    std::vector<uint64_t> asked_at_;  // [experts]: the last demand that asked for it
-
-    // Guesses.
-    std::vector<Guess> guesses_;  // not started
-    int32_t judged_layer_ = -1;
-    std::vector<int32_t> judged_;
-
-    CacheStats stats_;
-};
 
 ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
                         std::span<std::byte> memory, std::unique_ptr<Policy> policy)
@@ -198,183 +124,6 @@ void ExpertCache::Impl::sort_by_file() {
     });
 }
 
-// ---- guesses -----------------------------------------------------------------------------------
-
-// Whether a guess has outlived its use: its layer is being computed without it, or never came.
-bool ExpertCache::Impl::passed(ExpertKey key, uint64_t demand) const {
-    return key.layer == layer_ || demand_ - demand >= static_cast<uint64_t>(map_.layers());
-}
-
-void ExpertCache::Impl::drop_passed_guesses() {
-    std::erase_if(guesses_,
-                  [this](const Guess& guess) { return passed(guess.key, guess.made_at); });
-    for (uint32_t number : slots_.ring()) {
-        const Slot& slot = slots_[number];
-        if (slot.guessed && slot.state == SlotState::ready && passed(slot.key, slot.read_at)) {
-            drop_guess(number);
-        }
-    }
-}
-
-void ExpertCache::Impl::drop_guess(uint32_t number) {
-    ++stats_.prefetch_wasted;
-    slots_.give_back(number);
-}
-
-void ExpertCache::Impl::judge_guesses() {
-    if (judged_layer_ == layer_) {
-        stats_.guesses += judged_.size();
-        for (int32_t expert : judged_) {
-            if (asked_at_[static_cast<size_t>(expert)] == demand_) ++stats_.guesses_right;
-        }
-    }
-    judged_layer_ = -1;
-}
-
-// One at a time, when the drive has nothing else to do, and only into a slot that leaves the next
-// demand enough of them to keep the drive busy.
-void ExpertCache::Impl::start_guess() {
-    while (!guesses_.empty() && reader_.pending() == 0 &&
-           slots_.ring_free() > map_.tuning().in_flight_max) {
-        const ExpertKey key = guesses_.front().key;
-        guesses_.erase(guesses_.begin());
-        if (slots_.find(key) != none) continue;
-        const uint32_t number = slots_.take_ring_slot();
-        slots_.start(number, key, demand_);
-        slots_[number].guessed = true;
-        ++stats_.prefetch_started;
-        reader_.request(key, slots_.memory(number), Urgency::prefetch);
-    }
-}
-
-// ---- reads -------------------------------------------------------------------------------------
-
-// A free ring slot for the demand, if need be that of a guess for later.
-bool ExpertCache::Impl::make_ring_slot() {
-    if (slots_.ring_free() > 0) return true;
-    for (uint32_t number : slots_.ring()) {
-        if (slots_[number].guessed && slots_[number].state == SlotState::ready) {
-            drop_guess(number);
-            return true;
-        }
-    }
-    return false;
-}
-
-// Hands reads to the reader: the demand's as far as there are slots, then guesses.
-void ExpertCache::Impl::fill() {
-    while (started_ < to_read_.size() && reader_.pending_demand() < read_ahead_) {
-        const uint32_t number = to_read_[started_];
-        Item& item = items_[number];
-        if (item.slot == none) {
-            if (!make_ring_slot()) return;
-            item.slot = slots_.take_ring_slot();
-        }
-        slots_.start(item.slot, key_of(item), demand_);
-        slots_[item.slot].item = number;
-        reader_.request(key_of(item), slots_.memory(item.slot), Urgency::demand);
-        ++started_;
-    }
-    if (started_ == to_read_.size()) start_guess();
-}
-
-Result<void> ExpertCache::Impl::collect(bool wait) {
-    std::array<Arrived, collected_max> done;
-    const auto begin = std::chrono::steady_clock::now();
-    auto count = reader_.collect(done, wait);
-    if (wait) {
-        const auto end = std::chrono::steady_clock::now();
-        stats_.wait_s += std::chrono::duration<double>(end - begin).count();
-    }
-    if (!count) {
-        broken_ = count.error();
-        return tl::unexpected<Error>(*broken_);
-    }
-    for (size_t i = 0; i < *count; ++i) arrived(done[i]);
-    return {};
-}
-
-void ExpertCache::Impl::arrived(const Arrived& one) {
-    const uint32_t number = slots_.number_of(one.slot);
-    Slot& slot = slots_[number];
-    assert(slot.state == SlotState::reading && slot.key == one.key);
-    slot.state = SlotState::ready;
-    const bool wanted = slot.item != Slot::no_item;
-    if (one.error) {
-        if (wanted && !failed_) failed_ = one.error;
-        lost(number);
-        return;
-    }
-    const bool demanded = one.urgency == Urgency::demand;
-    (demanded ? stats_.bytes_demand : stats_.bytes_prefetch) += map_.expert_bytes(one.key);
-    if (wanted) {
-        ready_.push_back(slot.item);
-    } else if (slot.guessed && passed(slot.key, slot.read_at)) {
-        drop_guess(number);
-    }
-}
-
-// Takes the slot away from an expert that could not be read, entry included.
-void ExpertCache::Impl::lost(uint32_t number) {
-    Slot& slot = slots_[number];
-    if (slot.cached) {
-        tier_.remove(tier_.find(slot.key));
-        slots_.vacate(number);
-    } else if (slot.guessed) {
-        drop_guess(number);
-    } else {
-        slots_.give_back(number);
-    }
-}
-
-// Gives the demand up: waits for its reads in flight and forgets what was not started.
-Result<void> ExpertCache::Impl::drain() {
-    abandoned_ = true;
-    while (reader_.pending() > 0) {  // a guess that the demand took over may be finished already
-        if (auto done = collect(true); !done) return done;
-    }
-    for (; started_ < to_read_.size(); ++started_) {
-        const Item& item = items_[to_read_[started_]];
-        if (item.slot != none) tier_.remove(tier_.find(key_of(item)));
-    }
-    for (; given_ < ready_.size(); ++given_) {
-        const uint32_t number = items_[ready_[given_]].slot;
-        slots_[number].item = Slot::no_item;
-        if (!slots_[number].cached) slots_.give_back(number);
-    }
-    given_ = items_.size();
-    failed_.reset();
-    return {};
-}
-
-// Those of an abandoned demand; what they name can no longer be reached through them.
-void ExpertCache::Impl::take_handles_back() {
-    for (const Item& item : items_) {
-        if (held_ == 0) break;
-        const uint32_t number = slots_.find(key_of(item));
-        if (number == none || slots_[number].pins == 0) continue;
-        Slot& slot = slots_[number];
-        held_ -= slot.pins;
-        slot.pins = 0;
-        if (slot.cached) {
-            ++slot.generation;
-        } else {
-            slots_.give_back(number);
-        }
-    }
-    abandoned_ = false;
-}
-
-Result<void> ExpertCache::Impl::progress() {
-    if (broken_) return tl::unexpected<Error>(*broken_);
-    if (!failed_) fill();
-    if (auto moved = reader_.pump(); !moved) {
-        broken_ = moved.error();
-        return moved;
-    }
-    return {};
-}
-
 // ---- the interface -----------------------------------------------------------------------------
 
 ExpertCache::ExpertCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -487,22 +236,9 @@ void ExpertCache::abandon() {
 }
 
 void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {
-    Impl& impl = *impl_;
-    if (layer == impl.layer_) return;
-    impl.judged_layer_ = layer;
-    impl.judged_.clear();
-    for (int32_t expert : guesses) {
-        const ExpertKey key{layer, expert};
-        if (!impl.map_.has(key)) continue;
-        if (impl.judged_.size() < guesses_max) impl.judged_.push_back(expert);
-        const bool waits = std::any_of(impl.guesses_.begin(), impl.guesses_.end(),
-                                       [&](const Guess& guess) { return guess.key == key; });
-        if (count == 0 || waits || impl.slots_.find(key) != none) continue;
-        if (impl.guesses_.size() == guesses_max) continue;
-        impl.guesses_.push_back({key, impl.demand_});
-        --count;
-    }
-    (void)impl.progress();  // a broken ring is told by the next call that can
+    if (layer == impl_->layer_) return;
+    impl_->note_guesses(layer, guesses, count);
+    (void)impl_->progress();  // a broken ring is told by the next call that can
 }
 
 Result<void> ExpertCache::pump() {
@@ -520,7 +256,7 @@ void ExpertCache::token_passed() {
 bool ExpertCache::resident(ExpertKey key) const {
     if (!impl_->map_.has(key)) return false;
     const uint32_t slot = impl_->slots_.find(key);
-    return slot != none && impl_->slots_[slot].state == SlotState::ready;
+    return slot != SlotPool::none && impl_->slots_[slot].state == SlotState::ready;
 }
 
 const CacheStats& ExpertCache::stats() const {

@@ -1,0 +1,78 @@
+// Inside of the expert cache, shared by expert_cache.cpp (demands) and expert_cache_reads.cpp
+// (slots, reads and guesses).
+#pragma once
+
+#include "cache/expert_cache.h"
+#include "cache/slot_pool.h"
+#include "cache/tier.h"
+
+namespace sluice {
+
+struct ExpertCache::Impl {
+    static constexpr uint32_t none = SlotPool::none;
+    static constexpr size_t guesses_max = 64;  // remembered of prefetch() calls
+
+    struct Item {
+        int32_t expert;
+        uint32_t slot;  // none: takes a ring slot once one is free
+    };
+    struct Guess {
+        ExpertKey key;
+        uint64_t made_at;  // demand number
+    };
+
+    Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
+         std::span<std::byte> memory, std::unique_ptr<Policy> policy);
+
+    Result<void> check(int32_t layer, std::span<const int32_t> experts);
+    void look_up(std::span<const int32_t> experts, DemandKind kind);
+    void find_room(DemandKind kind);
+    void seat(Item& item, const Tier::Placed& placed);
+    void sort_by_file();
+    void judge_guesses();
+
+    void note_guesses(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
+    void drop_passed_guesses();
+    bool passed(ExpertKey key, uint64_t demand) const;
+    bool make_ring_slot();
+    void drop_guess(uint32_t number);
+    void fill();
+    void start_guess();
+    Result<void> collect(bool wait);
+    void arrived(const Arrived& one);
+    void lost(uint32_t number);
+    Result<void> drain();
+    void take_handles_back();
+    Result<void> progress();
+
+    ExpertKey key_of(const Item& item) const { return {layer_, item.expert}; }
+
+    const ExpertMap& map_;
+    ExpertReader reader_;
+    Tier tier_;
+    SlotPool slots_;
+    uint32_t read_ahead_;          // demand reads given to the reader at once
+    std::optional<Error> broken_;  // the ring: nothing works any more
+
+    // The demand.
+    uint64_t demand_ = 0;  // its number
+    int32_t layer_ = -1;
+    std::vector<Item> items_;
+    std::vector<uint32_t> ready_;     // items in the order they became ready
+    std::vector<uint32_t> to_read_;   // items in the order they are to be read
+    size_t given_ = 0;                // of ready_
+    size_t started_ = 0;              // of to_read_
+    uint32_t held_ = 0;               // handles not released
+    bool abandoned_ = false;          // given up; handles may be left over
+    std::optional<Error> failed_;     // the first failed read
+    std::vector<uint64_t> asked_at_;  // [experts]: the last demand that asked for it
+
+    // Guesses.
+    std::vector<Guess> guesses_;  // not started
+    int32_t judged_layer_ = -1;
+    std::vector<int32_t> judged_;
+
+    CacheStats stats_;
+};
+
+}  // namespace sluice

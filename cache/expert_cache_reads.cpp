@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <chrono>
+
+#include "cache/expert_cache_impl.h"
+
+namespace sluice {
+
+// ---- guesses -----------------------------------------------------------------------------------
+
+void ExpertCache::Impl::note_guesses(int32_t layer, std::span<const int32_t> guesses,
+                                     uint32_t count) {
+    judged_layer_ = layer;
+    judged_.clear();
+    for (int32_t expert : guesses) {
+        const ExpertKey key{layer, expert};
+        if (!map_.has(key)) continue;
+        if (judged_.size() < guesses_max) judged_.push_back(expert);
+        const bool waits = std::any_of(guesses_.begin(), guesses_.end(),
+                                       [&](const Guess& guess) { return guess.key == key; });
+        if (count == 0 || waits || slots_.find(key) != none) continue;
+        if (guesses_.size() == guesses_max) continue;
+        guesses_.push_back({key, demand_});
+        --count;
+    }
+}
+
+// Whether a guess has outlived its use: its layer is being computed without it, or never came.
+bool ExpertCache::Impl::passed(ExpertKey key, uint64_t demand) const {
+    return key.layer == layer_ || demand_ - demand >= static_cast<uint64_t>(map_.layers());
+}
+
+void ExpertCache::Impl::drop_passed_guesses() {
+    std::erase_if(guesses_,
+                  [this](const Guess& guess) { return passed(guess.key, guess.made_at); });
+    for (uint32_t number : slots_.ring()) {
+        const Slot& slot = slots_[number];
+        if (slot.guessed && slot.state == SlotState::ready && passed(slot.key, slot.read_at)) {
+            drop_guess(number);
+        }
+    }
+}
+
+void ExpertCache::Impl::drop_guess(uint32_t number) {
+    ++stats_.prefetch_wasted;
+    slots_.give_back(number);
+}
+
+void ExpertCache::Impl::judge_guesses() {
+    if (judged_layer_ == layer_) {
+        stats_.guesses += judged_.size();
+        for (int32_t expert : judged_) {
+            if (asked_at_[static_cast<size_t>(expert)] == demand_) ++stats_.guesses_right;
+        }
+    }
+    judged_layer_ = -1;
+}
+
+// One at a time, when the drive has nothing else to do, and only into a slot that leaves the next
+// demand enough of them to keep the drive busy.
+void ExpertCache::Impl::start_guess() {
+    while (!guesses_.empty() && reader_.pending() == 0 &&
+           slots_.ring_free() > map_.tuning().in_flight_max) {
+        const ExpertKey key = guesses_.front().key;
+        guesses_.erase(guesses_.begin());
+        if (slots_.find(key) != none) continue;
+        const uint32_t number = slots_.take_ring_slot();
+        slots_.start(number, key, demand_);
+        slots_[number].guessed = true;
+        ++stats_.prefetch_started;
+        reader_.request(key, slots_.memory(number), Urgency::prefetch);
+    }
+}
+
+// ---- reads -------------------------------------------------------------------------------------
+
+// A free ring slot for the demand, if need be that of a guess for later.
+bool ExpertCache::Impl::make_ring_slot() {
+    if (slots_.ring_free() > 0) return true;
+    for (uint32_t number : slots_.ring()) {
+        if (slots_[number].guessed && slots_[number].state == SlotState::ready) {
+            drop_guess(number);
+            return true;
+        }
+    }
+    return false;
+}
+
+// Hands reads to the reader: the demand's as far as there are slots, then guesses.
+void ExpertCache::Impl::fill() {
+    while (started_ < to_read_.size() && reader_.pending_demand() < read_ahead_) {
+        const uint32_t number = to_read_[started_];
+        Item& item = items_[number];
+        if (item.slot == none) {
+            if (!make_ring_slot()) return;
+            item.slot = slots_.take_ring_slot();
+        }
+        slots_.start(item.slot, key_of(item), demand_);
+        slots_[item.slot].item = number;
+        reader_.request(key_of(item), slots_.memory(item.slot), Urgency::demand);
+        ++started_;
+    }
+    if (started_ == to_read_.size()) start_guess();
+}
+
+Result<void> ExpertCache::Impl::collect(bool wait) {
+    std::array<Arrived, 32> done;
+    const auto begin = std::chrono::steady_clock::now();
+    auto count = reader_.collect(done, wait);
+    if (wait) {
+        const auto end = std::chrono::steady_clock::now();
+        stats_.wait_s += std::chrono::duration<double>(end - begin).count();
+    }
+    if (!count) {
+        broken_ = count.error();
+        return tl::unexpected<Error>(*broken_);
+    }
+    for (size_t i = 0; i < *count; ++i) arrived(done[i]);
+    return {};
+}
+
+void ExpertCache::Impl::arrived(const Arrived& one) {
+    const uint32_t number = slots_.number_of(one.slot);
+    Slot& slot = slots_[number];
+    assert(slot.state == SlotState::reading && slot.key == one.key);
+    slot.state = SlotState::ready;
+    const bool wanted = slot.item != Slot::no_item;
+    if (one.error) {
+        if (wanted && !failed_) failed_ = one.error;
+        lost(number);
+        return;
+    }
+    const bool demanded = one.urgency == Urgency::demand;
+    (demanded ? stats_.bytes_demand : stats_.bytes_prefetch) += map_.expert_bytes(one.key);
+    if (wanted) {
+        ready_.push_back(slot.item);
+    } else if (slot.guessed && passed(slot.key, slot.read_at)) {
+        drop_guess(number);
+    }
+}
+
+// Takes the slot away from an expert that could not be read, entry included.
+void ExpertCache::Impl::lost(uint32_t number) {
+    Slot& slot = slots_[number];
+    if (slot.cached) {
+        tier_.remove(tier_.find(slot.key));
+        slots_.vacate(number);
+    } else if (slot.guessed) {
+        drop_guess(number);
+    } else {
+        slots_.give_back(number);
+    }
+}
+
+// Gives the demand up: waits for its reads in flight and forgets what was not started.
+Result<void> ExpertCache::Impl::drain() {
+    abandoned_ = true;
+    while (reader_.pending() > 0) {  // a guess that the demand took over may be finished already
+        if (auto done = collect(true); !done) return done;
+    }
+    for (; started_ < to_read_.size(); ++started_) {
+        const Item& item = items_[to_read_[started_]];
+        if (item.slot != none) tier_.remove(tier_.find(key_of(item)));
+    }
+    for (; given_ < ready_.size(); ++given_) {
+        const uint32_t number = items_[ready_[given_]].slot;
+        slots_[number].item = Slot::no_item;
+        if (!slots_[number].cached) slots_.give_back(number);
+    }
+    given_ = items_.size();
+    failed_.reset();
+    return {};
+}
+
+// Those of an abandoned demand; what they name can no longer be reached through them.
+void ExpertCache::Impl::take_handles_back() {
+    for (const Item& item : items_) {
+        if (held_ == 0) break;
+        const uint32_t number = slots_.find(key_of(item));
+        if (number == none || slots_[number].pins == 0) continue;
+        Slot& slot = slots_[number];
+        held_ -= slot.pins;
+        slot.pins = 0;
+        if (slot.cached) {
+            ++slot.generation;
+        } else {
+            slots_.give_back(number);
+        }
+    }
+    abandoned_ = false;
+}
+
+Result<void> ExpertCache::Impl::progress() {
+    if (broken_) return tl::unexpected<Error>(*broken_);
+    if (!failed_) fill();
+    if (auto moved = reader_.pump(); !moved) {
+        broken_ = moved.error();
+        return moved;
+    }
+    return {};
+}
+
+}  // namespace sluice
