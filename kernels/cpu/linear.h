@@ -1,85 +1,174 @@
-// LinearFp8, GroupedOutput and LinearBf16.
-//
-// The FP8 kernels work on the bare value times 2^-8, which is what an E4M3 code is when its bits
-// are placed in a half float, and put 2^8 into the scale. That, and fusing multiply with add, gives
-// the bits of kernels/ops.h as long as every product is exact: activations 0 or 2^-80 .. 2^80,
-// weight scales 2^-50 .. 2^30. Rows outside, and rows with NaN codes, take the plain path.
+// LinearFp8, GroupedOutput and LinearBf16. Activations become fp32 once, for a chunk of tokens;
+// then every thread takes groups of output rows.
 #pragma once
 
+#include "kernels/cpu/fp8.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The contract, literally: one output.
-static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
-    const uint8_t* codes = w.codes + (size_t)row * w.cols;
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32);
-    f32x16 sum = zero();
-    for (int32_t b = 0; b < w.cols / 32; ++b) {
-        float v[32];
-        for (int k = 0; k < 32; ++k) v[k] = e4m3_to_float(codes[32 * b + k]);
-        f32x16 t = load(v) * load(x + 32 * b) + load(v + 16) * load(x + 32 * b + 16);
-        sum = sum + t * splat(e8m0_to_float(scales[b]));
+constexpr int32_t chunk_tokens = 64;  // bounds the scratch, and is long enough to reuse weights
+
+// Scratch of a chunk: `vectors` activation vectors of `cols`, and a flag each.
+struct ChunkInputs {
+    float* x;
+    uint8_t* safe;
+};
+static ChunkInputs reserve_inputs(Workspace& workspace, size_t vectors, int32_t cols) {
+    size_t floats = vectors * cols;
+    char* memory = (char*)reserve(workspace, floats * sizeof(float) + vectors);
+    return {(float*)memory, memory ? (uint8_t*)(memory + floats * sizeof(float)) : nullptr};
+}
+
+static void dequantise(const uint8_t* codes, const uint8_t* scales, int32_t cols, float* x) {
+    for (int32_t b = 0; b < cols / 32; ++b) {
+        CodeLanes v = decode(codes + 32 * b);
+        NanCodes check;
+        check.see(codes + 32 * b);
+        // The factor 2^8 goes to the codes: a scale near the top of the range has no room for it.
+        f32x16 s = splat(e8m0_to_float(scales[b])), whole = splat(256.0f);
+        store(x + 32 * b, (v.low * whole) * s);
+        store(x + 32 * b + 16, (v.high * whole) * s);
+        if (check.any())
+            for (int k = 32 * b; k < 32 * b + 32; ++k)
+                x[k] = e4m3_to_float(codes[k]) * e8m0_to_float(scales[b]);
     }
-    return tree_sum(sum);
 }
 
 static void run(const LinearFp8& op, Workspace& workspace) {
     int32_t cols = op.w.cols, rows = op.w.rows;
-    float* x = (float*)reserve(workspace, sizeof(float) * op.n * cols);
-    if (!x) return;
+    int32_t chunk = op.n < chunk_tokens ? op.n : chunk_tokens;
+    ChunkInputs to = reserve_inputs(workspace, chunk, cols);
+    if (!to.x) return;
+    int32_t groups = (rows + panel_rows - 1) / panel_rows;
 #pragma omp parallel num_threads(workspace.threads)
-    {
+    for (int32_t first = 0; first < op.n; first += chunk) {
+        int32_t n = op.n - first < chunk ? op.n - first : chunk;
 #pragma omp for
-        for (int64_t b = 0; b < (int64_t)op.n * (cols / 32); ++b) {
-            float s = e8m0_to_float(op.x.scales[b]);
-            for (int k = 0; k < 32; ++k) x[b * 32 + k] = e4m3_to_float(op.x.codes[b * 32 + k]) * s;
+        for (int32_t i = 0; i < n; ++i) {
+            float* x = to.x + (size_t)i * cols;
+            size_t at = (size_t)(first + i) * cols;
+            dequantise(op.x.codes + at, op.x.scales + at / 32, cols, x);
+            to.safe[i] = values_safe(x, cols);
         }
+        Fp8Inputs in{to.x, to.safe, cols, 1};
 #pragma omp for
-        for (int32_t r = 0; r < rows; ++r)
-            for (int32_t i = 0; i < op.n; ++i)
-                op.y[(size_t)i * rows + r] =
-                    to_bf16(fp8_output_plain(op.w, r, x + (size_t)i * cols));
+        for (int32_t g = 0; g < groups; ++g) {
+            int32_t row = g * panel_rows;
+            int32_t count = rows - row < panel_rows ? rows - row : panel_rows;
+            fp8_outputs(op.w, row, count, in, n, op.y + (size_t)first * rows + row, rows);
+        }
     }
 }
 
 static void run(const GroupedOutput& op, Workspace& workspace) {
     int32_t cols = op.w.cols, rows = op.w.rows, rank = rows / op.groups;
-    float* x = (float*)reserve(workspace, sizeof(float) * op.n * op.groups * cols);
-    if (!x) return;
+    int32_t chunk = op.n < chunk_tokens ? op.n : chunk_tokens;
+    ChunkInputs to = reserve_inputs(workspace, (size_t)chunk * op.groups, cols);
+    if (!to.x) return;
+    int32_t items = (rows + panel_rows - 1) / panel_rows;
 #pragma omp parallel num_threads(workspace.threads)
-    {
+    for (int32_t first = 0; first < op.n; first += chunk) {
+        int32_t n = op.n - first < chunk ? op.n - first : chunk;
 #pragma omp for
-        for (int64_t k = 0; k < (int64_t)op.n * op.groups * cols; ++k) x[k] = to_float(op.o[k]);
+        for (int32_t v = 0; v < n * op.groups; ++v) {
+            float* x = to.x + (size_t)v * cols;
+            const bf16* o = op.o + ((size_t)first * op.groups + v) * cols;
+            for (int32_t k = 0; k < cols; k += 16) store(x + k, load(o + k));
+            to.safe[v] = values_safe(x, cols);
+        }
 #pragma omp for
-        for (int32_t r = 0; r < rows; ++r)
-            for (int32_t i = 0; i < op.n; ++i)
-                op.t[(size_t)i * rows + r] = to_bf16(
-                    fp8_output_plain(op.w, r, x + ((size_t)i * op.groups + r / rank) * cols));
+        for (int32_t item = 0; item < items; ++item) {
+            int32_t row = item * panel_rows;
+            int32_t end = rows - row < panel_rows ? rows : row + panel_rows;
+            while (row < end) {  // a group of outputs may end inside the item
+                int32_t group = row / rank;
+                int32_t stop = end < (group + 1) * rank ? end : (group + 1) * rank;
+                Fp8Inputs in{to.x + (size_t)group * cols, to.safe + group,
+                             (int64_t)op.groups * cols, op.groups};
+                fp8_outputs(op.w, row, stop - row, in, n, op.t + (size_t)first * rows + row, rows);
+                row = stop;
+            }
+        }
     }
 }
 
-static float dot16(const bf16* a, const bf16* b, int32_t count) {
-    f32x16 sum = zero();
-    int32_t k = 0;
-    for (; k + 16 <= count; k += 16) sum = sum + load(a + k) * load(b + k);
-    if (k < count) sum = sum + load_tail(a + k, count - k) * load_tail(b + k, count - k);
-    return tree_sum(sum);
+// ---- BF16
+
+SLUICE_LANE vf load_part(const bf16* x) {
+    vh h;
+    memcpy(&h, x, sizeof h);
+    return (vf)(__builtin_convertvector(h, vi) << 16);
+}
+
+// y[t * y_stride + r] = dot of 16 of row r with token t, rows x tokens at a time. Products may be
+// rounded (subnormal) or overflow, so they are not fused.
+template <int rows, int tokens>
+static void bf16_tile(const bf16* w, const bf16* x, int32_t cols, float* y, int64_t y_stride) {
+    float lanes[rows][tokens][16];
+    int32_t whole = cols / 16 * 16;
+    for (int p = 0; p < registers; ++p) {
+        vf sum[rows][tokens] = {};
+        for (int32_t k = p * register_lanes; k < whole; k += 16) {
+            vf v[tokens];
+            for (int t = 0; t < tokens; ++t) v[t] = load_part(x + (size_t)t * cols + k);
+            for (int r = 0; r < rows; ++r) {
+                vf u = load_part(w + (size_t)r * cols + k);
+                for (int t = 0; t < tokens; ++t) sum[r][t] = sum[r][t] + u * v[t];
+            }
+        }
+        for (int r = 0; r < rows; ++r)
+            for (int t = 0; t < tokens; ++t)
+                memcpy(&lanes[r][t][p * register_lanes], &sum[r][t], sizeof(vf));
+    }
+    for (int r = 0; r < rows; ++r)
+        for (int t = 0; t < tokens; ++t) {
+            for (int32_t k = whole; k < cols; ++k)
+                lanes[r][t][k - whole] =
+                    lanes[r][t][k - whole] +
+                    to_float(w[(size_t)r * cols + k]) * to_float(x[(size_t)t * cols + k]);
+            y[t * y_stride + r] = tree_sum(load(lanes[r][t]));
+        }
+}
+
+template <int rows>
+static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t n) {
+    const bf16* w = op.w.data + (size_t)row * op.w.cols;
+    for (int32_t i = first; i < first + n;) {
+        float y[tile_tokens * rows];
+        const bf16* x = op.x + (size_t)i * op.w.cols;
+        int32_t tokens = first + n - i >= tile_tokens ? tile_tokens : 1;
+        if (tokens == tile_tokens)
+            bf16_tile<rows, tile_tokens>(w, x, op.w.cols, y, rows);
+        else
+            bf16_tile<rows, 1>(w, x, op.w.cols, y, rows);
+        for (int32_t t = 0; t < tokens; ++t)
+            for (int32_t r = 0; r < rows; ++r) {
+                size_t at = (size_t)(i + t) * op.w.rows + row + r;
+                if (op.y_bf16)
+                    op.y_bf16[at] = to_bf16(y[t * rows + r]);
+                else
+                    op.y_f32[at] = y[t * rows + r];
+            }
+        i += tokens;
+    }
 }
 
 static void run(const LinearBf16& op, Workspace& workspace) {
-    int32_t cols = op.w.cols, rows = op.w.rows;
-#pragma omp parallel for num_threads(workspace.threads)
-    for (int32_t r = 0; r < rows; ++r)
-        for (int32_t i = 0; i < op.n; ++i) {
-            float y = dot16(op.w.data + (size_t)r * cols, op.x + (size_t)i * cols, cols);
-            size_t at = (size_t)i * rows + r;
-            if (op.y_bf16)
-                op.y_bf16[at] = to_bf16(y);
-            else
-                op.y_f32[at] = y;
-        }
+    int32_t groups = (op.w.rows + tile_rows - 1) / tile_rows;
+    int32_t chunks = (op.n + chunk_tokens - 1) / chunk_tokens;
+#pragma omp parallel for num_threads(workspace.threads) if ((int64_t)op.n * groups * op.w.cols > \
+                                                            small_work)
+    for (int64_t item = 0; item < (int64_t)chunks * groups; ++item) {
+        int32_t first = (int32_t)(item / groups) * chunk_tokens;
+        int32_t row = (int32_t)(item % groups) * tile_rows;
+        int32_t n = op.n - first < chunk_tokens ? op.n - first : chunk_tokens;
+        if (row + tile_rows <= op.w.rows)
+            bf16_rows<tile_rows>(op, row, first, n);
+        else
+            for (; row < op.w.rows; ++row) bf16_rows<1>(op, row, first, n);
+    }
 }
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -20,6 +20,7 @@
 #endif
 
 #define SLUICE_LANE static inline __attribute__((always_inline))
+#define SLUICE_LANE_MEMBER inline __attribute__((always_inline))
 
 namespace sluice::cpu::SLUICE_ISA {
 
@@ -164,17 +165,18 @@ SLUICE_LANE f32x16 absolute(f32x16 x) {
 }
 
 // a * b + c where a * b is exact in fp32, so that fusing changes nothing.
-SLUICE_LANE f32x16 mul_add_exact(f32x16 a, f32x16 b, f32x16 c) {
+SLUICE_LANE vf mul_add_exact(vf a, vf b, vf c) {
 #if defined(__AVX512F__)
-    c.part[0] = (vf)_mm512_fmadd_ps((__m512)a.part[0], (__m512)b.part[0], (__m512)c.part[0]);
-    return c;
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
-    SLUICE_EACH c.part[p] =
-        (vf)_mm256_fmadd_ps((__m256)a.part[p], (__m256)b.part[p], (__m256)c.part[p]);
-    return c;
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     return a * b + c;
 #endif
+}
+SLUICE_LANE f32x16 mul_add_exact(f32x16 a, f32x16 b, f32x16 c) {
+    SLUICE_EACH c.part[p] = mul_add_exact(a.part[p], b.part[p], c.part[p]);
+    return c;
 }
 
 // Lanes to one value by the tree of kernels/ops.h: v[i] += v[i + 8], 4, 2, 1.
