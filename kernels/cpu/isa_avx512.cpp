@@ -1,4 +1,6 @@
 #define SLUICE_ISA avx512
+// GCC 12 takes the operands that its own AVX-512 functions leave undefined for ours.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include "kernels/cpu/bodies.h"
 
 namespace sluice::cpu {

@@ -31,6 +31,9 @@ constexpr int32_t max_hyper = 16;
 // and the backend reports the error at download() or synchronize().
 void* reserve(Workspace& workspace, size_t bytes);
 
+// Queries that share IndexTopk::scratch at a time: one row of scores each.
+int64_t index_queries(int32_t n, int32_t rows);
+
 template <class Op>
 using Run = void (*)(const Op& op, Workspace& workspace);
 
