@@ -120,7 +120,7 @@ void ExpertCache::Impl::sort_by_file() {
         const ExpertKey x = key_of(items_[a]), y = key_of(items_[b]);
         const File *of_x = &map_.file(x), *of_y = &map_.file(y);
         if (of_x != of_y) return std::less<>()(of_x, of_y);
-        return map_.range(x, w1_codes).offset < map_.range(y, w1_codes).offset;
+        return map_.plan(x).reads.front().offset < map_.plan(y).reads.front().offset;
     });
 }
 

@@ -1,0 +1,254 @@
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "cache/expert_cache.h"
+#include "cache/predictor.h"
+#include "tests/cache/rig.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+void pump_dry(Rig& rig) {
+    for (int i = 0; i < 50; ++i) REQUIRE(rig.cache->pump());
+}
+
+}  // namespace
+
+TEST_CASE("a right guess is a hit, a wrong one is dropped after its layer") {
+    for (uint32_t slots : {0u, 48u}) {
+        CAPTURE(slots);
+        Rig rig(1, {}, {.cache_slots = slots, .ring_slots = 8, .poison = true});
+        rig.run(0, {1, 2, 3}, DemandKind::decode);
+        rig.cache->prefetch(1, std::vector<int32_t>{10, 11, 12, 13}, 2);
+        pump_dry(rig);
+        const CacheStats& stats = rig.cache->stats();
+        CHECK(stats.prefetch_started == 2);
+        CHECK(rig.cache->resident({1, 10}));
+        CHECK(rig.cache->resident({1, 11}));
+        CHECK_FALSE(rig.cache->resident({1, 12}));
+        const auto order = rig.run(1, {20, 10, 21}, DemandKind::decode);
+        CHECK(order.front() == 10);
+        CHECK(stats.hits == 1);
+        CHECK(stats.misses == 5);
+        CHECK(stats.prefetch_used == 1);
+        CHECK(stats.prefetch_wasted == 1);
+        CHECK_FALSE(rig.cache->resident({1, 11}));
+        CHECK(rig.cache->resident({1, 10}) == (slots > 0));
+        CHECK(stats.guesses == 4);
+        CHECK(stats.guesses_right == 1);
+        CHECK(stats.bytes_prefetch == 2 * rig.model.map->expert_bytes({1, 10}));
+    }
+}
+
+TEST_CASE("guesses with count 0 are judged and not read") {
+    Rig rig(1, {}, {.cache_slots = 16, .ring_slots = 8});
+    rig.run(0, {1}, DemandKind::decode);
+    rig.cache->prefetch(1, std::vector<int32_t>{3, 4}, 0);
+    rig.run(1, {4, 5}, DemandKind::decode);
+    CHECK(rig.cache->stats().prefetch_started == 0);
+    CHECK(rig.cache->stats().guesses == 2);
+    CHECK(rig.cache->stats().guesses_right == 1);
+}
+
+TEST_CASE("a guess on its way when asked is late, and is not read twice") {
+    Rig rig(1, {.late = 0.999999}, {.cache_slots = 16, .ring_slots = 8});
+    rig.run(0, {1}, DemandKind::decode);
+    rig.cache->prefetch(1, std::vector<int32_t>{3}, 1);
+    rig.run(1, {3, 4}, DemandKind::decode);
+    const CacheStats& stats = rig.cache->stats();
+    CHECK(stats.late_prefetches == 1);
+    CHECK(stats.prefetch_used == 1);
+    CHECK(stats.hits == 0);
+    CHECK(stats.misses == 3);
+    CHECK(stats.bytes_demand + stats.bytes_prefetch == 3 * rig.model.map->expert_bytes({1, 3}));
+    CHECK(rig.cache->resident({1, 3}));
+}
+
+TEST_CASE("prefetch leaves a demand its ring slots and never reads what is there") {
+    for (uint32_t ring_slots = 2; ring_slots <= 8; ++ring_slots) {
+        CAPTURE(ring_slots);
+        Rig rig(1, {}, {.cache_slots = 16, .ring_slots = ring_slots});
+        rig.run(1, {1, 2}, DemandKind::decode);
+        rig.run(0, {1}, DemandKind::decode);
+        rig.cache->prefetch(1, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, -1, 64}, 100);
+        rig.cache->prefetch(1, std::vector<int32_t>{3, 4, 5}, 100);
+        pump_dry(rig);
+        const uint32_t room = ring_slots > 4 ? ring_slots - 4 : 0;
+        CHECK(rig.cache->stats().prefetch_started == room);
+        CHECK(rig.cache->stats().evictions == 0);
+        rig.run(1, {1, 2, 3, 4, 5, 6, 7, 8}, DemandKind::decode);
+        CHECK(rig.cache->stats().prefetch_used == room);
+    }
+}
+
+TEST_CASE("a demand takes the slots of guesses when it needs them") {
+    Rig rig(1, {}, {.cache_slots = 0, .ring_slots = 8, .poison = true});
+    rig.run(0, {1}, DemandKind::decode);
+    rig.cache->prefetch(2, std::vector<int32_t>{1, 2, 3, 4}, 4);
+    pump_dry(rig);
+    CHECK(rig.cache->stats().prefetch_started == 4);
+    rig.run(1, {1, 2, 3, 4, 5, 6, 7, 8}, DemandKind::decode, 8);
+    CHECK(rig.cache->stats().prefetch_wasted == 4);
+}
+
+TEST_CASE("guesses whose layer never comes are dropped in time") {
+    Rig rig(1, {}, {.cache_slots = 64, .ring_slots = 8});
+    rig.run(0, {1}, DemandKind::decode);
+    rig.cache->prefetch(5, std::vector<int32_t>{1, 2, 3}, 3);
+    pump_dry(rig);
+    for (int i = 0; i < layers; ++i) rig.run(i % 2, {1}, DemandKind::decode);
+    CHECK(rig.cache->stats().prefetch_wasted == 3);
+}
+
+TEST_CASE("prefetching changes no eviction") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        CAPTURE(seed);
+        std::vector<bool> resident[2];
+        uint64_t evictions[2];
+        for (uint32_t guessing : {0u, 1u}) {
+            Rig rig(seed + guessing * 100, {.reorder = 0.5, .late = 0.5},
+                    {.cache_slots = 60, .ring_slots = 9, .seed = seed});
+            Routes routes(seed);
+            Routes guesses(seed + 1);
+            for (int token = 0; token < 30; ++token) {
+                for (int32_t layer = 0; layer < layers; ++layer) {
+                    rig.run(layer, routes.pick(layer, top_k), DemandKind::decode);
+                    if (!guessing || layer + 1 == layers) continue;
+                    rig.cache->prefetch(layer + 1, guesses.pick(layer + 1, 4), 3);
+                    REQUIRE(rig.cache->pump());
+                }
+                rig.cache->token_passed();
+            }
+            if (guessing) CHECK(rig.cache->stats().prefetch_used > 0);
+            evictions[guessing] = rig.cache->stats().evictions;
+            rig.run(0, {}, DemandKind::decode);
+            pump_dry(rig);
+            for (int32_t i = 0; i < layers * experts; ++i) {
+                resident[guessing].push_back(rig.cache->resident({i / experts, i % experts}));
+            }
+        }
+        CHECK(evictions[0] == evictions[1]);
+        CHECK(resident[0] == resident[1]);
+    }
+}
+
+// ---- predictors and governor -------------------------------------------------------------------
+
+TEST_CASE("predictors") {
+    for (const std::string& name : predictor_names()) CHECK(make_predictor(name, 4));
+    auto unknown = make_predictor("oracle", 4);
+    REQUIRE_FALSE(unknown);
+    CHECK(unknown.error().message.find("router, repeat, none") != std::string::npos);
+
+    std::vector<int32_t> out = {99};
+    const std::vector<int32_t> chosen = {1, 2, 3}, guesses = {7, 8, 9};
+    auto router = *make_predictor("router", 4);
+    router->predict({0, chosen, guesses}, 2, out);
+    CHECK(out == std::vector<int32_t>{7, 8});
+    router->predict({3, chosen, {}}, 2, out);
+    CHECK(out.empty());
+
+    auto repeat = *make_predictor("repeat", 2);
+    repeat->predict({0, chosen, guesses}, 6, out);
+    CHECK(out.empty());
+    repeat->predict({1, guesses, {}}, 6, out);
+    CHECK(out.empty());
+    repeat->predict({0, chosen, {}}, 2, out);
+    CHECK(out == std::vector<int32_t>{7, 8});
+
+    auto none = *make_predictor("none", 2);
+    none->predict({0, chosen, guesses}, 6, out);
+    CHECK(out.empty());
+}
+
+namespace {
+
+// A machine where following g guesses makes a token take time[g], give or take `noise`.
+struct Machine {
+    std::vector<double> time;
+    double noise;
+    double precision = 0.6;
+    double waiting = 0.5;  // share of a token
+
+    // The mean setting over the last half of `tokens`.
+    double run(PrefetchGovernor& governor, int tokens, uint64_t seed) const {
+        std::mt19937_64 random(seed);
+        std::normal_distribution<> spread(0, noise);
+        double sum = 0;
+        for (int token = 0; token < tokens; ++token) {
+            uint32_t most = 0;
+            for (int32_t layer = 0; layer < 4; ++layer) {
+                const uint32_t guesses = governor.guesses_for(layer);
+                CHECK(guesses <= 4);
+                most = std::max(most, guesses);
+                uint32_t used = 0;
+                for (uint32_t i = 0; i < guesses; ++i) {
+                    used += std::uniform_real_distribution<>()(random) < precision;
+                }
+                governor.observed(layer, guesses, used);
+            }
+            const double seconds = time[most] * (1 + spread(random));
+            governor.token_passed(seconds * waiting, seconds);
+            if (token >= tokens / 2) sum += most;
+        }
+        return sum / (tokens - tokens / 2);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the governor switches itself off when guessing loses, and comes back when it wins") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        CAPTURE(seed);
+        PrefetchGovernor governor(4);
+        CHECK_FALSE(governor.off());
+        CHECK(governor.guesses_for(0) == 2);
+        CHECK(Machine{{1, 1.1, 1.2, 1.3, 1.4}, 0.02}.run(governor, 2000, seed) < 0.2);
+        CHECK(governor.off());
+        CHECK(governor.switched_off() >= 1);
+        CHECK(Machine{{1, 0.9, 0.82, 0.8, 0.8}, 0.02}.run(governor, 6000, seed) > 1.5);
+        CHECK_FALSE(governor.off());
+    }
+}
+
+TEST_CASE("the governor finds how many guesses are best") {
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+        CAPTURE(seed);
+        PrefetchGovernor four(4, 4);
+        const double high = Machine{{1, 0.9, 0.82, 0.75, 0.7}, 0.01}.run(four, 4000, seed);
+        CHECK(high > 3.3);
+        PrefetchGovernor one(4, 4);
+        const double low = Machine{{1, 0.85, 0.95, 1.05, 1.2}, 0.01}.run(one, 4000, seed);
+        CHECK(low > 0.7);
+        CHECK(low < 1.4);
+        PrefetchGovernor two(4, 2);
+        CHECK(Machine{{1, 0.9, 0.82, 0.75, 0.7}, 0.01}.run(two, 4000, seed) <= 2);
+        PrefetchGovernor none(4, 0);
+        CHECK(Machine{{1, 0.9}, 0.01}.run(none, 1000, seed) == 0);
+        CHECK(none.off());
+    }
+}
+
+TEST_CASE("where nothing is won the governor costs next to nothing") {
+    PrefetchGovernor governor(4);
+    CHECK(Machine{{1, 1, 1, 1, 1}, 0.005, 0.6, 0.0}.run(governor, 4000, 3) < 0.3);
+}
+
+TEST_CASE("a layer that guesses badly follows none, and is tried again later") {
+    PrefetchGovernor governor(2);
+    for (int token = 0; token < 60; ++token) {
+        governor.observed(0, governor.guesses_for(0), 0);
+        governor.observed(1, governor.guesses_for(1), governor.guesses_for(1));
+    }
+    CHECK(governor.guesses_for(0) == 0);
+    CHECK(governor.guesses_for(1) > 0);
+    bool again = false;
+    for (int token = 0; token < 400 && !again; ++token) {
+        governor.token_passed(0.5, 1.0);
+        again = governor.guesses_for(0) > 0;
+    }
+    CHECK(again);
+}
