@@ -1,5 +1,17 @@
-// Messages to token ids: the model's own chat encoding (section 6.2), scaffold and content
-// tokenised apart, so that user text can never become a control token.
+// Messages to token ids: the model's own chat encoding, and its answer back to text.
+//
+// The encoding is one string in which control tokens stand for themselves and everything between
+// two of them, scaffold words and content alike, is one text: ids equal those of that string, but
+// text never becomes a control token, whatever a message holds.
+//
+//     BOS [System [effort text] system content] { turn }
+//     user, tool       User content Assistant <think> | </think>
+//     later system     System content Assistant ...         (the header only before an answer)
+//     assistant        [reasoning </think>] content EOS
+//     latest_reminder  latest_reminder content
+//
+// Neighbouring tool and user messages that begin with a tool result are one user turn, its parts
+// joined by an empty line, each result inside <tool_result> tags, in the order given.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +42,21 @@ struct PromptOptions {
 };
 
 // Ids up to and including the generation header (or without one when the last message is an
-// assistant's). Errors (usage) name the message: empty list, unknown control token missing from the
-// tokenizer.
+// assistant's). usage, naming the message: an empty list, effort out of range, a last message that
+// nothing can answer (a system message alone, a reminder after the user). unsupported: a control
+// token that the tokenizer lacks, or whose id is not the one in config.json.
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer, const ModelConfig& config,
                                          const std::vector<Message>& messages,
                                          const PromptOptions& options);
 Result<int> parse_effort(std::string_view text);  // "low", "high", "max", "1".."100"
 Result<Role> parse_role(std::string_view text);   // "developer" is system
 
-// Splits a generated stream into reasoning and content. Starts in reasoning when the prompt ended
-// inside <think>. An answer that never closes its thought is content, flagged (unclosed()). No
-// control token text in either.
+// Splits a generated stream into reasoning and content. In thinking mode it starts in reasoning,
+// since the prompt ended inside <think>. Control tokens (all added tokens) show in neither text:
+// </think> ends the reasoning, <think> begins one, others are dropped.
+//
+// A turn that ends inside a thought has put its answer there: finish() then gives the whole text of
+// that thought once more as content, and unclosed() is true. Who shows both drops the reasoning.
 class AnswerParser {
  public:
     AnswerParser(const Tokenizer& tokenizer, PromptMode mode);
@@ -54,11 +70,14 @@ class AnswerParser {
     bool unclosed() const { return unclosed_; }
 
  private:
+    void put(std::string text, Piece& piece);
+
     const Tokenizer* tokenizer_;
     Utf8Stream stream_;
     bool in_reasoning_;
     bool unclosed_ = false;
-    int32_t open_think_, close_think_;
+    int32_t open_think_, close_think_;  // -1: the tokenizer has none
+    std::string thought_;               // of the thought that is open
 };
 
 }  // namespace sluice

@@ -17,22 +17,32 @@ struct SamplerOptions {
     double repetition_penalty = 1.0;
     uint64_t seed = 0;
 };
-// Ranges: temperature >= 0, top_k 0..vocab, top_p (0, 1], min_p [0, 1), penalty > 0; NaN refused.
-// usage names the field.
+// Ranges: temperature >= 0, top_k 0..vocab, top_p (0, 1], min_p [0, 1), penalty > 0; NaN and
+// infinity refused. usage names the field. top_k above the vocabulary is refused by sample().
 Result<void> check(const SamplerOptions& options);
 
+// Penalty, temperature, top_k, top_p, min_p (of the best token's probability), in this order; ties
+// go to the lower id everywhere. Each call takes one random number, so step n of a seed is the same
+// whatever came before. Allocates in the first call only.
 class Sampler {
  public:
-    explicit Sampler(const SamplerOptions& options);
+    explicit Sampler(const SamplerOptions& options);  // requires check(options)
     // `recent`: the ids so far, for the penalty. A logit that is not finite: numerical, naming
     // token position and id.
     Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> recent);
 
  private:
+    double draw();
+    Result<void> score(std::span<const float> logits, std::span<const int32_t> recent);
+    void sort_to(size_t count);
+    void grow(size_t needed, size_t limit);
+    double weight(int32_t id, double best) const;
+
     SamplerOptions options_;
     uint64_t state_[4];
-    std::vector<float> work_;
-    std::vector<int32_t> order_;
+    std::vector<double> scores_;
+    std::vector<int32_t> order_;  // ids, the best sorted_ of them first
+    size_t sorted_ = 0;
 };
 
 }  // namespace sluice
