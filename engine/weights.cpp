@@ -233,7 +233,7 @@ uint64_t home_bytes(const std::vector<TensorSpec>& specs, Home home) {
     return bytes;
 }
 
-void bind(const TensorSpec& spec, const std::byte* data) {
+void set_pointer(const TensorSpec& spec, const std::byte* data) {
     std::visit(
         [&](auto address) {
             using A = decltype(address);
@@ -270,7 +270,7 @@ Result<void> load_weights(const Checkpoint& checkpoint, const std::vector<Tensor
         std::byte* to = (host ? embedding.data() : *dense) + used;
         used += round_up(spec_bytes(spec), place_alignment);
         loads.push_back({&spec, checkpoint.find(spec.name), to, host});
-        bind(spec, to);
+        set_pointer(spec, to);
     }
     std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
         return std::pair(a.tensor->shard, a.tensor->offset) <

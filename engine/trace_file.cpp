@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <limits>
+
+#include "engine/trace.h"
+#include "io/checksum.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr uint64_t file_limit = 256u << 20;
+constexpr const char* reference_format = "sluice-reference-trace-1";
+constexpr const char* own_format = "sluice-trace-1";
+
+Result<std::vector<int32_t>> read_ids(const Json& list) {
+    auto wide = list.integers();
+    if (!wide) return tl::unexpected(wide.error());
+    std::vector<int32_t> ids;
+    for (int64_t id : *wide) {
+        if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
+            return fail(Code::corrupt, cat(list.path(), ": ", id, " is no token id"));
+        }
+        ids.push_back(static_cast<int32_t>(id));
+    }
+    return ids;
+}
+
+Result<TraceStep> read_step(const Json& json, bool exact) {
+    TraceStep step;
+    auto position = json["pos"].integer();
+    if (!position) return tl::unexpected(position.error());
+    auto ids = read_ids(json["top_ids"]);
+    if (!ids) return tl::unexpected(ids.error());
+    const Json logits = json["top_logits"];
+    if (ids->empty() || logits.size() != ids->size() || *position < 0 ||
+        *position > std::numeric_limits<int32_t>::max()) {
+        return fail(Code::corrupt, cat(json.path(), ": top_ids and top_logits have to be lists of "
+                                       "one length, pos a position"));
+    }
+    step.position = static_cast<int32_t>(*position);
+    step.ids = std::move(*ids);
+    for (size_t i = 0; i < logits.size(); i++) {
+        auto value = logits.at(i).number();
+        if (!value) return tl::unexpected(value.error());
+        step.logits.push_back(static_cast<float>(*value));
+    }
+    if (json.has("token")) {
+        auto token = json["token"].integer();
+        if (!token) return tl::unexpected(token.error());
+        step.token = static_cast<int32_t>(*token);
+    }
+    if (!exact) return step;
+    auto text = json["checksum"].string();
+    if (!text) return tl::unexpected(text.error());
+    const char* end = text->data() + text->size();
+    const auto parsed = std::from_chars(text->data(), end, step.logits_checksum, 16);
+    if (parsed.ec != std::errc() || parsed.ptr != end) {
+        return fail(Code::corrupt, cat(json.path(), ".checksum: expected 16 hexadecimal digits"));
+    }
+    return step;
+}
+
+Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact) {
+    std::vector<TraceStep> steps;
+    for (size_t i = 0; i < list.size(); i++) {
+        auto step = read_step(list.at(i), exact);
+        if (!step) return tl::unexpected(step.error());
+        steps.push_back(std::move(*step));
+    }
+    return steps;
+}
+
+// Every step stands where its logits come from: the prompt's last position, then the tokens'.
+Result<void> check_places(const Trace& trace) {
+    if (trace.prompt.empty()) return fail(Code::corrupt, "prompt: is empty");
+    if (trace.steps.size() != trace.tokens.size()) {
+        return fail(Code::corrupt, cat("steps: ", trace.steps.size(), " for ", trace.tokens.size(),
+                                       " tokens"));
+    }
+    const auto first = static_cast<int32_t>(trace.prompt.size()) - 1;
+    for (size_t i = 0; i < trace.steps.size(); i++) {
+        if (trace.steps[i].position == first + static_cast<int32_t>(i)) continue;
+        return fail(Code::corrupt, cat("steps[", i, "].pos: ", trace.steps[i].position,
+                                       " instead of ", first + static_cast<int32_t>(i)));
+    }
+    for (size_t i = 0; i < trace.prompt_steps.size(); i++) {
+        if (trace.prompt_steps[i].position == static_cast<int32_t>(i)) continue;
+        return fail(Code::corrupt, cat("prompt_steps[", i, "].pos is not ", i));
+    }
+    return {};
+}
+
+Result<void> read_tolerance(const Json& root, Trace& trace) {
+    const Json tolerance = root["tolerance"];
+    for (auto [name, value] : {std::pair("tie_margin", &trace.tie_margin),
+                               std::pair("logits_rel_median", &trace.rel_median),
+                               std::pair("logits_rel_max", &trace.rel_max)}) {
+        auto number = tolerance[name].number();
+        if (!number) return tl::unexpected(number.error());
+        *value = *number;
+    }
+    return {};
+}
+
+Result<void> read_lists(const Json& root, Trace& trace) {
+    auto prompt = read_ids(root["prompt"]);
+    if (!prompt) return tl::unexpected(prompt.error());
+    trace.prompt = std::move(*prompt);
+    auto tokens = read_ids(root["tokens"]);
+    if (!tokens) return tl::unexpected(tokens.error());
+    trace.tokens = std::move(*tokens);
+    auto steps = read_steps(root["steps"], trace.exact);
+    if (!steps) return tl::unexpected(steps.error());
+    trace.steps = std::move(*steps);
+    auto prompt_steps = read_steps(root["prompt_steps"], trace.exact);
+    if (!prompt_steps) return tl::unexpected(prompt_steps.error());
+    trace.prompt_steps = std::move(*prompt_steps);
+    return check_places(trace);
+}
+
+Result<Trace> read_json(const Json& root) {
+    Trace trace;
+    auto format = root["format"].string();
+    if (!format) return tl::unexpected(format.error());
+    if (*format != reference_format && *format != own_format) {
+        return fail(Code::unsupported, cat("format: \"", printable(*format), "\" is neither \"",
+                                           reference_format, "\" nor \"", own_format, "\""));
+    }
+    trace.exact = *format == own_format;
+    auto keys = root["index_keys"].string();
+    if (!keys) return tl::unexpected(keys.error());
+    if (*keys != "own" && *keys != "reference") {
+        return fail(Code::unsupported, cat("index_keys: \"", printable(*keys),
+                                           "\" is neither \"own\" nor \"reference\""));
+    }
+    trace.index_keys = *keys == "own" ? IndexKeys::own : IndexKeys::reference;
+    trace.model = root["model"].string().value_or("");
+    trace.origin = root["origin"].string().value_or("");
+    if (!trace.exact) {
+        if (auto r = read_tolerance(root, trace); !r) return tl::unexpected(r.error());
+    }
+    if (auto r = read_lists(root, trace); !r) return tl::unexpected(r.error());
+    return trace;
+}
+
+std::string float_text(float value) {
+    char text[32];
+    const auto end = std::to_chars(text, text + sizeof text, value);  // shortest that reads back
+    return std::string(text, end.ptr);
+}
+
+template <class T, class Text>
+std::string list_text(const std::vector<T>& values, Text text) {
+    std::string out = "[";
+    for (const T& value : values) {
+        if (out.size() > 1) out += ',';
+        out += text(value);
+    }
+    return out + "]";
+}
+
+std::string ids_text(const std::vector<int32_t>& ids) {
+    return list_text(ids, [](int32_t id) { return cat(id); });
+}
+
+std::string steps_text(const std::vector<TraceStep>& steps) {
+    return list_text(steps, [](const TraceStep& step) {
+        return cat("\n{\"pos\":", step.position, ",\"token\":", step.token,
+                   ",\"top_ids\":", ids_text(step.ids),
+                   ",\"top_logits\":", list_text(step.logits, float_text), ",\"checksum\":\"",
+                   checksum_text(step.logits_checksum), "\"}");
+    });
+}
+
+}  // namespace
+
+Result<Trace> read_trace(const std::filesystem::path& path) {
+    auto text = read_text(path, file_limit);
+    if (!text) return tl::unexpected(text.error());
+    auto root = Json::parse(*text);
+    if (!root) return within(path.string(), root.error());
+    auto trace = read_json(*root);
+    if (!trace) return within(path.string(), trace.error());
+    trace->name = path.filename().string();
+    return trace;
+}
+
+Result<void> write_trace(const std::filesystem::path& path, const Trace& trace) {
+    const std::string text =
+        cat("{\"format\":\"", own_format, "\",\"model\":", json_quote(trace.model),
+            ",\"index_keys\":\"", trace.index_keys == IndexKeys::own ? "own" : "reference",
+            "\",\"origin\":", json_quote(trace.origin), ",\n\"prompt\":", ids_text(trace.prompt),
+            ",\n\"tokens\":", ids_text(trace.tokens), ",\n\"steps\":", steps_text(trace.steps),
+            ",\n\"prompt_steps\":", steps_text(trace.prompt_steps), "}\n");
+    FILE* file = std::fopen(path.c_str(), "wb");
+    const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    const bool closed = file && std::fclose(file) == 0;
+    if (written && closed) return {};
+    return fail(Code::io, cat(path.string(), ": the trace could not be written"));
+}
+
+Result<std::vector<std::filesystem::path>> find_traces(const std::vector<std::string>& paths) {
+    std::vector<std::filesystem::path> found;
+    for (const std::string& text : paths) {
+        const std::filesystem::path path(text);
+        std::error_code error;
+        if (!std::filesystem::is_directory(path, error)) {
+            if (!std::filesystem::exists(path, error)) {
+                return fail(Code::not_found, cat(printable(text), ": no such trace"));
+            }
+            found.push_back(path);
+            continue;
+        }
+        std::vector<std::filesystem::path> inside;
+        for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+            if (entry.path().extension() == ".json") inside.push_back(entry.path());
+        }
+        if (inside.empty()) {
+            return fail(Code::not_found, cat(printable(text), ": no traces (*.json) in it"));
+        }
+        std::sort(inside.begin(), inside.end());
+        found.insert(found.end(), inside.begin(), inside.end());
+    }
+    return found;
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// The test checkpoints and their traces.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/trace.h"
+
+namespace sluice::test {
+
+inline std::string model_path(const std::string& name) {
+    return std::string(SLUICE_TEST_MODELS) + "/" + name;
+}
+
+inline EngineOptions model_options(const std::string& name) {
+    EngineOptions options;
+    options.locations = {model_path(name)};
+    options.device = "cpu";
+    options.context = 512;
+    options.ram = uint64_t{1} << 30;
+    options.prefetch = 0;
+    return options;
+}
+
+inline std::unique_ptr<Engine> load_engine(const EngineOptions& options) {
+    auto engine = Engine::load(options);
+    if (!engine) FAIL(engine.error().message);
+    return std::move(*engine);
+}
+
+inline std::unique_ptr<Session> open_session(Engine& engine) {
+    auto session = engine.session();
+    if (!session) FAIL(session.error().message);
+    return std::move(*session);
+}
+
+// The golden traces of a model that were made with these index keys.
+inline std::vector<Trace> golden_traces(const std::string& model, IndexKeys keys) {
+    auto paths = find_traces({SLUICE_TEST_GOLDEN});
+    if (!paths) FAIL(paths.error().message);
+    std::vector<Trace> traces;
+    for (const auto& path : *paths) {
+        if (!path.filename().string().starts_with(model)) continue;
+        auto trace = read_trace(path);
+        if (!trace) FAIL(trace.error().message);
+        if (trace->index_keys == keys) traces.push_back(std::move(*trace));
+    }
+    return traces;
+}
+
+}  // namespace sluice::test
