@@ -1,6 +1,7 @@
 #include "cache/expert_cache.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "cache/expert_cache_impl.h"
 #include "io/memory.h"
@@ -116,12 +117,13 @@ void ExpertCache::Impl::seat(Item& item, const Tier::Placed& placed) {
 }
 
 void ExpertCache::Impl::sort_by_file() {
-    std::sort(to_read_.begin(), to_read_.end(), [this](uint32_t a, uint32_t b) {
-        const ExpertKey x = key_of(items_[a]), y = key_of(items_[b]);
-        const File *of_x = &map_.file(x), *of_y = &map_.file(y);
-        if (of_x != of_y) return std::less<>()(of_x, of_y);
-        return map_.plan(x).reads.front().offset < map_.plan(y).reads.front().offset;
-    });
+    const auto place = [this](uint32_t item) {
+        const ExpertKey key = key_of(items_[item]);
+        return std::tuple(reinterpret_cast<uintptr_t>(&map_.file(key)),
+                          map_.plan(key).reads.front().offset, map_.range(key, w1_codes).offset);
+    };
+    std::sort(to_read_.begin(), to_read_.end(),
+              [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
 }
 
 // ---- the interface -----------------------------------------------------------------------------
