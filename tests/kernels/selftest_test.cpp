@@ -22,7 +22,7 @@ TEST_CASE("the self-test passes on every CPU backend") {
 }
 
 TEST_CASE("a wrong kernel is named and refused") {
-    for (const char* name : {"ActQuant", "LinearFp8 112x160", "RoutedExpert 288x160", "HyperMix"}) {
+    for (const char* name : {"ActQuant", "LinearFp8 112x160", "RoutedExpert 160x288", "HyperMix"}) {
         auto backend = make_cpu_backend({CpuIsa::automatic, 2});
         REQUIRE(backend.has_value());
         SelftestOptions options;
