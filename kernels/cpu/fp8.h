@@ -1,7 +1,7 @@
 // Products of FP8 weights with fp32 activations, in the order of LinearFp8 (kernels/ops.h).
 //
 // An E4M3 code whose bits are placed in a half float is the value times 2^-8, and the conversion of
-// half floats is one instruction. Two kernels: one token, weights decoded in registers; several
+// half floats is one instruction. Two kernels: few tokens, weights decoded in registers; many
 // tokens, weights decoded once into a panel that stays in L1.
 //
 // Both fuse multiply with add and move powers of two about. That changes no bit as long as no
@@ -18,8 +18,10 @@ namespace sluice::cpu::SLUICE_ISA {
 
 constexpr int32_t panel_rows = 8;     // rows that one item computes; divides 32, a tile's rows
 constexpr int32_t panel_cols = 512;   // columns decoded at a time
+constexpr int32_t few_tokens = 4;     // up to so many, weights are decoded in registers
 constexpr int32_t panel_tokens = 32;  // tokens whose sums are kept between panels
 constexpr int32_t tile_rows = 4;      // sums held in registers: tile_rows x tile_tokens
+constexpr int32_t rows_at_once = register_lanes == 16 ? 4 : 2;
 constexpr int32_t tile_tokens = register_lanes == 16 ? 4 : 2;
 
 // Rows of fp32 activations, and whether each is in the range above.
@@ -113,42 +115,59 @@ static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
     return tree_sum(sum);
 }
 
-// ---- one token: `rows` outputs from row `row`, which share their scales. NaN codes set nan[r].
-template <int rows>
-static void fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, float* y, bool* nan) {
+// ---- few tokens: `rows` outputs from row `row`, which share their scales, for each of `tokens`
+// activation vectors. y[t * panel_rows + r]. True if a NaN code was among the weights.
+template <int rows, int tokens>
+static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t stride, float* y) {
     const uint8_t* codes = w.codes + (size_t)row * w.cols;
     const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32);
-    f32x16 sum[rows] = {};
-    NanCodes check[rows];
+    f32x16 sum[rows][tokens];
+    SLUICE_UNROLL for (int r = 0; r < rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
+        sum[r][t] = zero();
+    NanCodes check;
     for (int32_t b = 0; b < w.cols / 32; ++b) {
-        f32x16 low = load(x + 32 * b), high = load(x + 32 * b + 16);
         f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) {
+        SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
             const uint8_t* c = codes + (size_t)r * w.cols + 32 * b;
-            check[r].see(c);
+            check.see(c);
             CodeLanes v = decode(c);
-            f32x16 t = mul_add_exact(v.high, high, v.low * low);
-            sum[r] = mul_add_exact(t, scale, sum[r]);
+            SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
+                const float* at = x + t * stride + 32 * b;
+                f32x16 sum_of_two = mul_add_exact(v.high, load(at + 16), v.low * load(at));
+                sum[r][t] = mul_add_exact(sum_of_two, scale, sum[r][t]);
+            }
         }
     }
-    for (int r = 0; r < rows; ++r) {
-        y[r] = tree_sum(sum[r]);
-        nan[r] = check[r].any();
-    }
+    SLUICE_UNROLL for (int r = 0; r < rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
+        y[t * panel_rows + r] = tree_sum(sum[r][t]);
+    return check.any();
 }
 
-// ---- several tokens
+// All rows of an item; as many sums at once as there are registers for.
+template <int tokens>
+static bool fp8_few(const Fp8Matrix& w, int32_t row, int32_t rows, const float* x, int64_t stride,
+                    float* y) {
+    constexpr int sums = register_lanes == 16 ? 8 : tokens == 1 ? 2 : 3;
+    constexpr int at_once = tokens == 1 ? rows_at_once : sums / tokens > 1 ? sums / tokens : 1;
+    bool nan = false;
+    int32_t r = 0;
+    for (; r + at_once <= rows; r += at_once)
+        nan |= fp8_rows<at_once, tokens>(w, row + r, x, stride, y + r);
+    for (; r < rows; ++r) nan |= fp8_rows<1, tokens>(w, row + r, x, stride, y + r);
+    return nan;
+}
+
+// ---- many tokens
 
 // Decodes `rows` <= panel_rows rows x `blocks` blocks, scaled: panel[block][panel_rows][32].
 static void decode_panel(const Fp8Matrix& w, int32_t row, int32_t rows, int32_t block,
                          int32_t blocks, float* panel, bool* nan) {
     const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32) + block;
+    NanCodes check;
     for (int32_t r = 0; r < panel_rows; ++r) {
         // A short group repeats its last row; the sums are not used.
         int32_t from = row + (r < rows ? r : rows - 1);
         const uint8_t* codes = w.codes + (size_t)from * w.cols + 32 * block;
-        NanCodes check;
         for (int32_t b = 0; b < blocks; ++b) {
             check.see(codes + 32 * b);
             CodeLanes v = decode(codes + 32 * b);
@@ -157,8 +176,8 @@ static void decode_panel(const Fp8Matrix& w, int32_t row, int32_t rows, int32_t 
             store(to, v.low * scale);
             store(to + 16, v.high * scale);
         }
-        nan[r] = nan[r] || check.any();
     }
+    *nan |= check.any();
 }
 
 // sums[row][token] += panel x tokens, for one register's share of the sixteen lanes.
@@ -166,26 +185,24 @@ template <int tokens>
 static void tile_part(const float* panel, int32_t blocks, const float* x, int64_t stride,
                       float* sums) {
     vf sum[tile_rows][tokens];
-    for (int r = 0; r < tile_rows; ++r)
-        for (int t = 0; t < tokens; ++t)
-            memcpy(&sum[r][t], sums + (r * panel_tokens + t) * 16, sizeof(vf));
+    SLUICE_UNROLL for (int r = 0; r < tile_rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
+        memcpy(&sum[r][t], sums + (r * panel_tokens + t) * 16, sizeof(vf));
     for (int32_t b = 0; b < blocks; ++b) {
         vf low[tokens], high[tokens];
-        for (int t = 0; t < tokens; ++t) {
+        SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
             memcpy(&low[t], x + t * stride + 32 * b, sizeof(vf));
             memcpy(&high[t], x + t * stride + 32 * b + 16, sizeof(vf));
         }
-        for (int r = 0; r < tile_rows; ++r) {
+        SLUICE_UNROLL for (int r = 0; r < tile_rows; ++r) {
             vf w_low, w_high;
             memcpy(&w_low, panel + (b * panel_rows + r) * 32, sizeof(vf));
             memcpy(&w_high, panel + (b * panel_rows + r) * 32 + 16, sizeof(vf));
-            for (int t = 0; t < tokens; ++t)
-                sum[r][t] = sum[r][t] + mul_add_exact(w_high, high[t], w_low * low[t]);
+            SLUICE_UNROLL for (int t = 0; t < tokens; ++t) sum[r][t] =
+                sum[r][t] + mul_add_exact(w_high, high[t], w_low * low[t]);
         }
     }
-    for (int r = 0; r < tile_rows; ++r)
-        for (int t = 0; t < tokens; ++t)
-            memcpy(sums + (r * panel_tokens + t) * 16, &sum[r][t], sizeof(vf));
+    SLUICE_UNROLL for (int r = 0; r < tile_rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
+        memcpy(sums + (r * panel_tokens + t) * 16, &sum[r][t], sizeof(vf));
 }
 
 template <int tokens>
@@ -219,23 +236,31 @@ static void fp8_outputs(const Fp8Matrix& w, int32_t row, int32_t rows, const Fp8
     for (int32_t i = 0; i < n; i += panel_tokens) {
         int32_t tokens = n - i < panel_tokens ? n - i : panel_tokens;
         const float* x = in.x + i * in.stride;
-        bool nan[panel_rows] = {};
-        float one[panel_rows];
-        if (n == 1 && rows == panel_rows) {
-            fp8_rows<panel_rows / 2>(w, row, x, one, nan);
-            fp8_rows<panel_rows / 2>(w, row + panel_rows / 2, x, one + panel_rows / 2,
-                                     nan + panel_rows / 2);
-        } else if (n == 1) {
-            for (int32_t r = 0; r < rows; ++r) fp8_rows<1>(w, row + r, x, one + r, nan + r);
-        } else {
-            fp8_panel(w, row, rows, x, in.stride, tokens, sums, nan);
+        float few[few_tokens * panel_rows];
+        bool nan = false;
+        switch (tokens) {
+            case 1:
+                nan = fp8_few<1>(w, row, rows, x, in.stride, few);
+                break;
+            case 2:
+                nan = fp8_few<2>(w, row, rows, x, in.stride, few);
+                break;
+            case 3:
+                nan = fp8_few<3>(w, row, rows, x, in.stride, few);
+                break;
+            case 4:
+                nan = fp8_few<4>(w, row, rows, x, in.stride, few);
+                break;
+            default:
+                fp8_panel(w, row, rows, x, in.stride, tokens, sums, &nan);
         }
         for (int32_t t = 0; t < tokens; ++t)
             for (int32_t r = 0; r < rows; ++r) {
-                bool exact = scales && !nan[r] && in.safe[(i + t) * in.safe_stride];
-                float sum = !exact   ? fp8_output_plain(w, row + r, x + t * in.stride)
-                            : n == 1 ? one[r]
-                                     : tree_sum(load(sums + (r * panel_tokens + t) * 16));
+                bool exact = scales && !nan && in.safe[(i + t) * in.safe_stride];
+                float sum = !exact ? fp8_output_plain(w, row + r, x + t * in.stride)
+                            : tokens <= few_tokens
+                                ? few[t * panel_rows + r]
+                                : tree_sum(load(sums + (r * panel_tokens + t) * 16));
                 y[(i + t) * y_stride + r] = to_bf16(sum);
             }
     }

@@ -11,13 +11,15 @@ namespace sluice::cpu::SLUICE_ISA {
 // m[token][row] = dot of 16 of fn rows with tokens: `tokens` x 2 rows at a time.
 template <int tokens, int rows>
 static void mix_rows(const float* fn, const bf16* u, int32_t width, float* m, int32_t m_stride) {
-    f32x16 sum[tokens][rows] = {};
+    f32x16 sum[tokens][rows];
+    SLUICE_UNROLL for (int t = 0; t < tokens; ++t) SLUICE_UNROLL for (int r = 0; r < rows; ++r)
+        sum[t][r] = zero();
     auto step = [&](int32_t k, auto fetch_f, auto fetch_u) __attribute__((always_inline)) {
         f32x16 f[rows];
-        for (int r = 0; r < rows; ++r) f[r] = fetch_f(fn + (size_t)r * width + k);
-        for (int t = 0; t < tokens; ++t) {
+        SLUICE_UNROLL for (int r = 0; r < rows; ++r) f[r] = fetch_f(fn + (size_t)r * width + k);
+        SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
             f32x16 x = fetch_u(u + (size_t)t * width + k);
-            for (int r = 0; r < rows; ++r) sum[t][r] = sum[t][r] + f[r] * x;
+            SLUICE_UNROLL for (int r = 0; r < rows; ++r) sum[t][r] = sum[t][r] + f[r] * x;
         }
     };
     int32_t k = 0;
@@ -29,8 +31,8 @@ static void mix_rows(const float* fn, const bf16* u, int32_t width, float* m, in
         step(
             k, [left](const float* p) { return load_tail(p, left); },
             [left](const bf16* p) { return load_tail(p, left); });
-    for (int t = 0; t < tokens; ++t)
-        for (int r = 0; r < rows; ++r) m[t * m_stride + r] = tree_sum(sum[t][r]);
+    SLUICE_UNROLL for (int t = 0; t < tokens; ++t) SLUICE_UNROLL for (int r = 0; r < rows; ++r)
+        m[t * m_stride + r] = tree_sum(sum[t][r]);
 }
 
 // Rows r .. r + count - 1 of the mixes of `tokens` tokens.
@@ -129,21 +131,26 @@ static void run(const HyperCollapse& op, Workspace& workspace) {
     }
 }
 
-// Sixteen features of one token.
+// Sixteen features of one token, of which `left` exist. `count` is the number of streams, or the
+// most there can be: then op.hc of them are used.
+template <int count>
 SLUICE_LANE void expand_lanes(const HyperExpand& op, int32_t i, int32_t d) {
-    int32_t hc = op.hc, left = op.dim - d;
+    int32_t hc = count == max_hyper ? op.hc : count, left = op.dim - d;
     bf16* h = op.h + (size_t)i * hc * op.dim + d;
     const bf16* x_at = op.x + (size_t)i * op.dim + d;
     const float* post = op.post + (size_t)i * hc;
     const float* comb = op.comb + (size_t)i * hc * hc;
     f32x16 x = left < 16 ? load_tail(x_at, left) : load(x_at);
-    f32x16 old[max_hyper];
+    f32x16 old[count] = {};
+#pragma GCC unroll 4
     for (int32_t j = 0; j < hc; ++j) {
         const bf16* at = h + (size_t)j * op.dim;
         old[j] = left < 16 ? load_tail(at, left) : load(at);
     }
+#pragma GCC unroll 4
     for (int32_t k = 0; k < hc; ++k) {
         f32x16 s = splat(comb[k]) * old[0];
+#pragma GCC unroll 4
         for (int32_t j = 1; j < hc; ++j) s = s + splat(comb[j * hc + k]) * old[j];
         f32x16 y = splat(post[k]) * x + s;
         bf16* at = h + (size_t)k * op.dim;
@@ -154,9 +161,12 @@ SLUICE_LANE void expand_lanes(const HyperExpand& op, int32_t i, int32_t d) {
 static void run(const HyperExpand& op, Workspace& workspace) {
     int32_t chunks = (op.dim + 15) / 16;
     int64_t items = (int64_t)op.n * chunks;
+    bool four = op.hc == 4;
 #pragma omp parallel for num_threads(workspace.threads) if (items * 16 * op.hc > small_work)
-    for (int64_t item = 0; item < items; ++item)
-        expand_lanes(op, (int32_t)(item / chunks), (int32_t)(item % chunks) * 16);
+    for (int64_t item = 0; item < items; ++item) {
+        int32_t i = (int32_t)(item / chunks), d = (int32_t)(item % chunks) * 16;
+        four ? expand_lanes<4>(op, i, d) : expand_lanes<max_hyper>(op, i, d);
+    }
 }
 
 }  // namespace sluice::cpu::SLUICE_ISA

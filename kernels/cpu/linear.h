@@ -102,47 +102,64 @@ SLUICE_LANE vf load_part(const bf16* x) {
     return (vf)(__builtin_convertvector(h, vi) << 16);
 }
 
-// y[t * y_stride + r] = dot of 16 of row r with token t, rows x tokens at a time. Products may be
-// rounded (subnormal) or overflow, so they are not fused.
+constexpr int32_t bf16_panel = 1024;  // columns between two visits of the sums in memory
+
+// lanes[r][t][..] += columns [first, end) of row r x token t, for one register's share of the
+// lanes. Products may be rounded (subnormal) or overflow, so they are not fused.
 template <int rows, int tokens>
-static void bf16_tile(const bf16* w, const bf16* x, int32_t cols, float* y, int64_t y_stride) {
-    float lanes[rows][tokens][16];
-    int32_t whole = cols / 16 * 16;
-    for (int p = 0; p < registers; ++p) {
-        vf sum[rows][tokens] = {};
-        for (int32_t k = p * register_lanes; k < whole; k += 16) {
-            vf v[tokens];
-            for (int t = 0; t < tokens; ++t) v[t] = load_part(x + (size_t)t * cols + k);
-            for (int r = 0; r < rows; ++r) {
-                vf u = load_part(w + (size_t)r * cols + k);
-                for (int t = 0; t < tokens; ++t) sum[r][t] = sum[r][t] + u * v[t];
-            }
+static void bf16_part(const bf16* w, const bf16* x, int32_t cols, int32_t first, int32_t end,
+                      float* lanes) {
+    vf sum[rows][tokens];
+    SLUICE_UNROLL for (int r = 0; r < rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
+        memcpy(&sum[r][t], lanes + (r * tokens + t) * 16, sizeof(vf));
+    for (int32_t k = first; k < end; k += 16) {
+        vf v[tokens];
+        SLUICE_UNROLL for (int t = 0; t < tokens; ++t) v[t] = load_part(x + (size_t)t * cols + k);
+        SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
+            vf u = load_part(w + (size_t)r * cols + k);
+            SLUICE_UNROLL for (int t = 0; t < tokens; ++t) sum[r][t] = sum[r][t] + u * v[t];
         }
-        for (int r = 0; r < rows; ++r)
-            for (int t = 0; t < tokens; ++t)
-                memcpy(&lanes[r][t][p * register_lanes], &sum[r][t], sizeof(vf));
+    }
+    SLUICE_UNROLL for (int r = 0; r < rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
+        memcpy(lanes + (r * tokens + t) * 16, &sum[r][t], sizeof(vf));
+}
+
+// y[t * rows + r] = dot of 16 of row r with token t.
+template <int rows, int tokens>
+static void bf16_tile(const bf16* w, const bf16* x, int32_t cols, float* y) {
+    float lanes[rows * tokens * 16] = {};
+    int32_t whole = cols / 16 * 16;
+    for (int32_t k = 0; k < whole; k += bf16_panel) {
+        int32_t end = whole - k < bf16_panel ? whole : k + bf16_panel;
+        for (int p = 0; p < registers; ++p) {
+            int32_t lane = p * register_lanes;
+            bf16_part<rows, tokens>(w + lane, x + lane, cols, k, end, lanes + lane);
+        }
     }
     for (int r = 0; r < rows; ++r)
         for (int t = 0; t < tokens; ++t) {
+            float* lane = lanes + (r * tokens + t) * 16;
             for (int32_t k = whole; k < cols; ++k)
-                lanes[r][t][k - whole] =
-                    lanes[r][t][k - whole] +
-                    to_float(w[(size_t)r * cols + k]) * to_float(x[(size_t)t * cols + k]);
-            y[t * y_stride + r] = tree_sum(load(lanes[r][t]));
+                lane[k - whole] = lane[k - whole] + to_float(w[(size_t)r * cols + k]) *
+                                                        to_float(x[(size_t)t * cols + k]);
+            y[t * rows + r] = tree_sum(load(lane));
         }
 }
 
 template <int rows>
 static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t n) {
     const bf16* w = op.w.data + (size_t)row * op.w.cols;
-    for (int32_t i = first; i < first + n;) {
+    for (int32_t i = first, tokens = 0; i < first + n; i += tokens) {
         float y[tile_tokens * rows];
         const bf16* x = op.x + (size_t)i * op.w.cols;
-        int32_t tokens = first + n - i >= tile_tokens ? tile_tokens : 1;
+        int32_t left = first + n - i;
+        tokens = left >= tile_tokens ? tile_tokens : left >= 2 ? 2 : 1;
         if (tokens == tile_tokens)
-            bf16_tile<rows, tile_tokens>(w, x, op.w.cols, y, rows);
+            bf16_tile<rows, tile_tokens>(w, x, op.w.cols, y);
+        else if (tokens == 2)
+            bf16_tile<rows, 2>(w, x, op.w.cols, y);
         else
-            bf16_tile<rows, 1>(w, x, op.w.cols, y, rows);
+            bf16_tile<rows, 1>(w, x, op.w.cols, y);
         for (int32_t t = 0; t < tokens; ++t)
             for (int32_t r = 0; r < rows; ++r) {
                 size_t at = (size_t)(i + t) * op.w.rows + row + r;
@@ -151,7 +168,6 @@ static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t 
                 else
                     op.y_f32[at] = y[t * rows + r];
             }
-        i += tokens;
     }
 }
 

@@ -45,16 +45,17 @@ struct i32x16 {
     vi part[registers];
 };
 
+#define SLUICE_UNROLL _Pragma("GCC unroll 16")
 #define SLUICE_EACH _Pragma("GCC unroll 4") for (int p = 0; p < registers; ++p)
 
 SLUICE_LANE f32x16 splat(float x) {
     f32x16 r;
-    SLUICE_EACH r.part[p] = vf{} + x;
+    SLUICE_EACH r.part[p] = x - vf{};  // subtracting +0 keeps -0
     return r;
 }
 SLUICE_LANE i32x16 splat_int(int32_t x) {
     i32x16 r;
-    SLUICE_EACH r.part[p] = vi{} + x;
+    SLUICE_EACH r.part[p] = x - vi{};
     return r;
 }
 SLUICE_LANE f32x16 zero() {
@@ -63,13 +64,14 @@ SLUICE_LANE f32x16 zero() {
     return r;
 }
 
+// One register at a time: a copy of the whole struct would go through the stack.
 SLUICE_LANE f32x16 load(const float* x) {
     f32x16 r;
-    memcpy(&r, x, 64);
+    SLUICE_EACH memcpy(&r.part[p], x + p * register_lanes, sizeof(vf));
     return r;
 }
 SLUICE_LANE void store(float* to, f32x16 x) {
-    memcpy(to, &x, 64);
+    SLUICE_EACH memcpy(to + p * register_lanes, &x.part[p], sizeof(vf));
 }
 
 SLUICE_LANE f32x16 operator+(f32x16 a, f32x16 b) {
@@ -180,12 +182,23 @@ SLUICE_LANE f32x16 mul_add_exact(f32x16 a, f32x16 b, f32x16 c) {
 }
 
 // Lanes to one value by the tree of kernels/ops.h: v[i] += v[i + 8], 4, 2, 1.
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef float f32x8 __attribute__((vector_size(32)));
 SLUICE_LANE float tree_sum(f32x16 x) {
-    float v[16];
-    store(v, x);
-    for (int step = 8; step > 0; step /= 2)
-        for (int i = 0; i < step; ++i) v[i] = v[i] + v[i + step];
-    return v[0];
+#if defined(__AVX512F__)
+    vf a = x.part[0];
+    f32x8 v8 = __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7) +
+               __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX2__)
+    f32x8 v8 = x.part[0] + x.part[1];
+#endif
+#if defined(__AVX2__)
+    f32x4 v =
+        __builtin_shufflevector(v8, v8, 0, 1, 2, 3) + __builtin_shufflevector(v8, v8, 4, 5, 6, 7);
+#else
+    f32x4 v = (x.part[0] + x.part[2]) + (x.part[1] + x.part[3]);
+#endif
+    return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
 // ---- bf16
