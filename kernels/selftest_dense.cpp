@@ -147,7 +147,7 @@ Case hyper_collapse(int32_t dim) {
     Random random(8);
     auto h = random.halves((size_t)most * 4 * dim);
     auto pre = random.floats((size_t)most * 4);
-    return make_case("HyperCollapse", Values::bits, 0, most,
+    return make_case("HyperCollapse", Values::halves, near, most,
                      [=](auto& place, int32_t n, auto& out) {
                          bf16* x = place.template out<bf16>((size_t)n * dim);
                          place.run(HyperCollapse{x, place.in(pre), place.in(h), n, 4, dim});
@@ -159,7 +159,7 @@ Case hyper_expand(int32_t dim) {
     Random random(9);
     auto h = random.halves((size_t)most * 4 * dim), x = random.halves((size_t)most * dim);
     auto post = random.floats((size_t)most * 4), comb = random.floats((size_t)most * 16);
-    return make_case("HyperExpand", Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
+    return make_case("HyperExpand", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
         bf16* v = place.in(h);
         place.run(HyperExpand{v, place.in(x), place.in(post), place.in(comb), n, 4, dim});
         place.fetch(out, v, (size_t)n * 4 * dim);
