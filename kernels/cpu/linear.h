@@ -99,7 +99,7 @@ static void run(const GroupedOutput& op, Workspace& workspace) {
 SLUICE_LANE vf load_part(const bf16* x) {
     vh h;
     memcpy(&h, x, sizeof h);
-    return (vf)(__builtin_convertvector(h, vi) << 16);
+    return (vf)(widen(h) << 16);
 }
 
 constexpr int32_t bf16_panel = 1024;  // columns between two visits of the sums in memory

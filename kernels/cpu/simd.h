@@ -140,7 +140,7 @@ SLUICE_LANE i32x16 operator<=(f32x16 a, f32x16 b) {
 }
 // Where the mask is all ones a, where 0 b.
 SLUICE_LANE i32x16 select(i32x16 mask, i32x16 a, i32x16 b) {
-    SLUICE_EACH a.part[p] = (a.part[p] & mask.part[p]) | (b.part[p] & ~mask.part[p]);
+    SLUICE_EACH a.part[p] = mask.part[p] ? a.part[p] : b.part[p];
     return a;
 }
 
@@ -201,13 +201,46 @@ SLUICE_LANE float tree_sum(f32x16 x) {
     return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
+// ---- between 32 bits and less. One instruction where there is one: __builtin_convertvector of
+// this compiler takes a register apart first.
+SLUICE_LANE vi widen(vh x) {
+#if defined(__AVX512F__)
+    return (vi)_mm512_cvtepu16_epi32((__m256i)x);
+#elif defined(__AVX2__)
+    return (vi)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+    return __builtin_convertvector(x, vi);
+#endif
+}
+SLUICE_LANE vi widen(vb x) {
+#if defined(__AVX512F__)
+    return (vi)_mm512_cvtepu8_epi32((__m128i)x);
+#elif defined(__AVX2__)
+    __m128i low = _mm_cvtsi64_si128((int64_t)x);
+    return (vi)_mm256_cvtepu8_epi32(low);
+#else
+    return __builtin_convertvector(x, vi);
+#endif
+}
+// Lanes of 0 .. 0xffff.
+SLUICE_LANE vh narrow_16(vi x) {
+#if defined(__AVX512F__)
+    return (vh)_mm512_cvtepi32_epi16((__m512i)x);
+#elif defined(__AVX2__)
+    __m256i v = (__m256i)x;
+    return (vh)_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+#else
+    return __builtin_convertvector(x, vh);
+#endif
+}
+
 // ---- bf16
 SLUICE_LANE f32x16 load(const bf16* x) {
     f32x16 r;
     SLUICE_EACH {
         vh h;
         memcpy(&h, x + p * register_lanes, sizeof h);
-        r.part[p] = (vf)(__builtin_convertvector(h, vi) << 16);
+        r.part[p] = (vf)(widen(h) << 16);
     }
     return r;
 }
@@ -223,9 +256,9 @@ SLUICE_LANE f32x16 round_bf16(f32x16 x) {
     return from_bits(to_bf16_bits(x) << 16);
 }
 SLUICE_LANE void store(bf16* to, f32x16 x) {
-    i32x16 u = to_bf16_bits(x);
+    i32x16 u = to_bf16_bits(x) & splat_int(0xffff);
     SLUICE_EACH {
-        vh h = __builtin_convertvector(u.part[p], vh);
+        vh h = narrow_16(u.part[p]);
         memcpy(to + p * register_lanes, &h, sizeof h);
     }
 }
@@ -260,7 +293,7 @@ SLUICE_LANE i32x16 load_bytes(const uint8_t* x) {
     SLUICE_EACH {
         vb b;
         memcpy(&b, x + p * register_lanes, sizeof b);
-        r.part[p] = __builtin_convertvector(b, vi);
+        r.part[p] = widen(b);
     }
     return r;
 }
