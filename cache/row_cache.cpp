@@ -110,6 +110,11 @@ Result<void> RowCache::request(std::span<const uint64_t> rows, uint8_t* codes, u
     const RowTable& table = impl.table_;
     impl.missing_.clear();
     impl.place_.clear();
+    for (uint64_t row : rows) {
+        if (row >= table.rows) {
+            return fail(Code::usage, cat("row ", row, " asked for, the table has ", table.rows));
+        }
+    }
     for (size_t i = 0; i < rows.size(); ++i) {
         const uint32_t number = impl.find(rows[i]);
         if (number == none) {

@@ -9,8 +9,7 @@ Tier::Tier(std::unique_ptr<Policy> policy, uint32_t entries, int32_t layers, int
       experts_(experts),
       entry_of_(static_cast<size_t>(layers) * static_cast<size_t>(experts), -1),
       key_of_(entries),
-      protected_(entries, 0),
-      free_to_go_([this](uint32_t entry) { return protected_[entry] != demand_; }) {
+      protected_(entries, 0) {
     empty_.reserve(entries);
     for (uint32_t entry = entries; entry-- > 0;) empty_.push_back(entry);
 }
@@ -30,10 +29,11 @@ Tier::Placed Tier::place(ExpertKey key, bool evict) {
         placed.entry = empty_.back();
         empty_.pop_back();
     } else if (evict && !key_of_.empty()) {
-        placed.entry = policy_->victim(free_to_go_, key);
+        const auto free_to_go = [this](uint32_t one) { return protected_[one] != demand_; };
+        placed.entry = policy_->victim(free_to_go, key);
         if (placed.entry < 0) return placed;
         const auto entry = static_cast<uint32_t>(placed.entry);
-        assert(entry < entries() && free_to_go_(entry));
+        assert(entry < entries() && free_to_go(entry));
         placed.evicted = true;
         placed.out = key_of_[entry];
         policy_->removed(entry);

@@ -49,7 +49,6 @@ class Tier {
     std::vector<ExpertKey> key_of_;    // [entries]
     std::vector<uint64_t> protected_;  // [entries]: the demand that uses it
     std::vector<uint32_t> empty_;      // lowest number last
-    std::function<bool(uint32_t)> free_to_go_;
 };
 
 }  // namespace sluice
