@@ -1,0 +1,78 @@
+// Entry: streams made safe, options read, one front-end run.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "io/log.h"
+#include "tools/about.h"
+#include "tools/bench.h"
+#include "tools/chat.h"
+#include "tools/exit_code.h"
+#include "tools/inspect.h"
+#include "tools/once.h"
+#include "tools/options.h"
+#include "tools/output.h"
+#include "tools/record.h"
+#include "tools/signals.h"
+#include "tools/simulate.h"
+#include "tools/terminal.h"
+#include "tools/verify.h"
+
+namespace {
+
+using namespace sluice;
+
+const char* environment(const char* name) {
+    return std::getenv(name);
+}
+
+int run_answer(const Options& options, const Terminal& terminal) {
+    if (!options.traces.empty()) return run_verify(options, terminal);
+    bool prompted = options.prompt || !options.prompt_file.empty();
+    bool chat = terminal.stdin_tty && !prompted && !options.json;
+    return chat ? run_chat(options, terminal) : run_once(options, terminal);
+}
+
+int run_command(const Options& options, const Terminal& terminal) {
+    switch (options.command) {
+        case Command::answer:
+            return run_answer(options, terminal);
+        case Command::record:
+            return run_record(options, terminal);
+        case Command::inspect:
+            return run_inspect(options);
+        case Command::simulate:
+            return run_simulate(options);
+        case Command::bench:
+            return run_bench(options, terminal);
+    }
+    return exit_usage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    bool stdin_open = secure_standard_streams();
+    remember_terminal();
+    auto invocation = parse_options(std::vector<std::string>(argv + 1, argv + argc), environment);
+    if (!invocation) return report_error(invocation.error());
+    switch (invocation->show) {
+        case Invocation::Show::help: {
+            auto done = Output(1).write(invocation->help);
+            return done ? exit_ok : report_error(done.error());
+        }
+        case Invocation::Show::version:
+            return show_version();
+        case Invocation::Show::devices:
+            return show_devices();
+        case Invocation::Show::nothing:
+            break;
+    }
+    const Options& options = invocation->options;
+    log::Level level = options.quiet     ? log::Level::error
+                       : options.verbose ? log::Level::info
+                                         : log::Level::warn;
+    log::set_level(options.log_level.value_or(level));
+    return run_command(options, inspect_terminal(options.color, stdin_open));
+}

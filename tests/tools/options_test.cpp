@@ -1,0 +1,370 @@
+#include "tools/options.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "tests/support/temp_dir.h"
+#include "tools/config_file.h"
+#include "tools/option_table.h"
+
+using namespace sluice;
+
+namespace {
+
+std::map<std::string, std::string> variables;
+
+const char* fake_environment(const char* name) {
+    auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+// No file of this machine takes part: --config /dev/null is no regular file, so an empty one.
+struct Scene {
+    TempDir folder;
+    std::string config = folder / "config.toml";
+    Scene() {
+        variables.clear();
+        write_file(config, "");
+    }
+    Result<Invocation> parse(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--config", config});
+        return parse_options(arguments, fake_environment);
+    }
+    Options good(std::vector<std::string> arguments) {
+        auto out = parse(std::move(arguments));
+        INFO((out ? std::string() : out.error().message));
+        REQUIRE(out);
+        return out->options;
+    }
+    std::string bad(std::vector<std::string> arguments) {
+        auto out = parse(std::move(arguments));
+        REQUIRE_FALSE(out);
+        CHECK(out.error().code == Code::usage);
+        CHECK(out.error().message.find('\n') == std::string::npos);
+        return out.error().message;
+    }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("model: positional, -m, again and again") {
+    Scene s;
+    CHECK(s.good({"m1"}).engine.locations == std::vector<std::string>{"m1"});
+    CHECK(s.good({"m1", "-m", "m2", "--model", "m3"}).engine.locations ==
+          std::vector<std::string>{"m1", "m2", "m3"});
+    CHECK(s.good({"-m", "m2"}).engine.locations == std::vector<std::string>{"m2"});
+    CHECK(contains(s.bad({}), "no model"));
+    CHECK(contains(s.bad({"-m", ""}), "empty"));
+    CHECK(!s.bad({"m1", "m2"}).empty());
+}
+
+TEST_CASE("every name of a flag works and lands in its field") {
+    Scene s;
+    for (const char* name : {"-n", "--predict", "--n-predict", "--max-tokens"})
+        CHECK(s.good({"m", name, "7"}).predict == 7);
+    for (const char* name : {"--temp", "--temperature"})
+        CHECK(s.good({"m", name, "0.5"}).temperature == 0.5);
+    auto o = s.good({"m",
+                     "--top-k",
+                     "40",
+                     "--top-p=0.9",
+                     "--min-p",
+                     "0.1",
+                     "--repeat-penalty",
+                     "1.1",
+                     "-s",
+                     "5",
+                     "-c",
+                     "100",
+                     "-t",
+                     "3",
+                     "--chunk",
+                     "64",
+                     "--ram",
+                     "2GiB",
+                     "--cache-slots",
+                     "off",
+                     "--cache-policy",
+                     "lru",
+                     "--prefetch",
+                     "3",
+                     "--io",
+                     "threads",
+                     "--cpu-isa",
+                     "scalar",
+                     "--index-keys",
+                     "reference",
+                     "--record-routes",
+                     "r.bin",
+                     "--loop-guard",
+                     "256",
+                     "--reasoning",
+                     "on",
+                     "--reasoning-effort",
+                     "max",
+                     "--io-depth",
+                     "8",
+                     "--expert-parts",
+                     "2",
+                     "--experts-in-flight",
+                     "6",
+                     "--predictor",
+                     "repeat",
+                     "--device",
+                     "cuda:1"});
+    CHECK(o.top_k == 40);
+    CHECK(o.top_p == 0.9);
+    CHECK(o.min_p == 0.1);
+    CHECK(o.repeat_penalty == 1.1);
+    CHECK(o.seed == 5);
+    CHECK(o.engine.context == 100);
+    CHECK(o.engine.threads == 3);
+    CHECK(o.engine.chunk == 64);
+    CHECK(o.engine.ram == uint64_t{2} << 30);
+    CHECK(o.engine.cache_slots == 0);
+    CHECK(o.engine.cache_policy == "lru");
+    CHECK(o.engine.prefetch == 3);
+    CHECK(o.engine.io == IoEngine::threads);
+    CHECK(o.engine.isa == CpuIsa::scalar);
+    CHECK(o.engine.index_keys == IndexKeys::reference);
+    CHECK(o.engine.record_routes == "r.bin");
+    CHECK(o.loop_guard == 256);
+    CHECK(o.thinking());
+    CHECK(o.effort == 100);
+    CHECK(o.engine.ring_depth == 8);
+    CHECK(o.engine.tuning.parts == 2);
+    CHECK(o.engine.tuning.in_flight_max == 6);
+    CHECK(o.engine.predictor == "repeat");
+    CHECK(o.engine.device == "cuda:1");
+    auto flags = s.good({"m", "--json", "--stats", "--show-timings", "--no-stream", "--ignore-eos",
+                         "--show-reasoning", "--quiet", "--offline", "--color", "on"});
+    CHECK((flags.json && flags.stats && flags.show_timings && flags.no_stream));
+    CHECK((flags.ignore_eos && flags.show_reasoning && flags.quiet));
+    CHECK(flags.color == ColorChoice::on);
+}
+
+TEST_CASE("thinking is off unless it is asked for") {
+    Scene s;
+    CHECK_FALSE(s.good({"m"}).thinking());
+    CHECK_FALSE(s.good({"m", "--reasoning", "auto"}).thinking());
+    CHECK(s.good({"m", "--reasoning-effort", "low"}).thinking());
+    CHECK(s.good({"m", "--reasoning", "on"}).thinking());
+    CHECK(contains(s.bad({"m", "--reasoning", "off", "--reasoning-effort", "5"}), "--reasoning"));
+}
+
+TEST_CASE("a value may look like a flag, be empty, or hold brackets") {
+    Scene s;
+    CHECK(s.good({"m", "-p", "--temp"}).prompt == "--temp");
+    CHECK(s.good({"m", "-p", "-"}).prompt == "-");
+    CHECK(s.good({"m", "-p", "[a,b]"}).prompt == "[a,b]");
+    CHECK(s.good({"m", "-p", "{}"}).prompt == "{}");
+    CHECK(s.good({"m", "-p", ""}).prompt == "");
+    CHECK(s.good({"m", "--prompt=", "-n", "3"}).prompt == "");
+    CHECK(s.good({"m", "--prompt=", "-n", "3"}).predict == 3);
+    CHECK(s.good({"m", "-p", "--stop="}).prompt == "--stop=");
+    CHECK(s.good({"m", "--stop", "[x]", "--stop", "a,b"}).stop ==
+          std::vector<std::string>{"[x]", "a,b"});
+    CHECK(s.good({"m", "-s", "-1"}).seed == std::nullopt);
+    CHECK(s.good({"m", "-n", "-1"}).predict == -1);
+    CHECK(s.good({"m", "-n5"}).predict == 5);
+    CHECK(s.good({"m", "-n", "1", "-n", "2"}).predict == 2);
+}
+
+TEST_CASE("edge values: accepted exactly, or refused with flag, value and range") {
+    Scene s;
+    CHECK(s.good({"m", "--temp", "0"}).temperature == 0.0);
+    CHECK(s.good({"m", "--temp", "-0.0"}).temperature == 0.0);
+    CHECK(s.good({"m", "--temp", "1e-30"}).temperature == 1e-30);
+    CHECK(s.good({"m", "--top-p", "1"}).top_p == 1.0);
+    CHECK(s.good({"m", "--top-k", "0"}).top_k == 0);
+    const std::vector<std::pair<std::string, std::string>> refused = {{"--temp", "nan"},
+                                                                      {"--temp", "-1"},
+                                                                      {"--temp", "inf"},
+                                                                      {"--temp", "\"0.7\""},
+                                                                      {"--temp", "null"},
+                                                                      {"--temp", ""},
+                                                                      {"--top-p", "0"},
+                                                                      {"--top-p", "1.1"},
+                                                                      {"--top-p", "-1"},
+                                                                      {"--top-k", "-1"},
+                                                                      {"--top-k", "2147483648"},
+                                                                      {"--top-k", "1.5"},
+                                                                      {"--min-p", "1"},
+                                                                      {"--min-p", "-0.1"},
+                                                                      {"--repeat-penalty", "0"},
+                                                                      {"--repeat-penalty", "nan"},
+                                                                      {"-n", "0"},
+                                                                      {"-n", "-223"},
+                                                                      {"-n", "1.5"},
+                                                                      {"-n", "9223372036854775808"},
+                                                                      {"-c", "0"},
+                                                                      {"-c", "x"},
+                                                                      {"--seed", "-2"},
+                                                                      {"--seed", "1e3"},
+                                                                      {"-t", "0"},
+                                                                      {"-t", "54263"},
+                                                                      {"--ram", "12 GB"},
+                                                                      {"--ram", "0"},
+                                                                      {"--ram", "lots"},
+                                                                      {"--cache-slots", "-1"},
+                                                                      {"--cache-slots", "on"},
+                                                                      {"--cache-policy", "mru"},
+                                                                      {"--cache-policy", "belady"},
+                                                                      {"--prefetch", "65"},
+                                                                      {"--chunk", "0"},
+                                                                      {"--index-keys", "theirs"},
+                                                                      {"--device", "gpu"},
+                                                                      {"--device", "cuda:x"},
+                                                                      {"--cpu-isa", "sse"},
+                                                                      {"--io", "aio"},
+                                                                      {"--reasoning", "maybe"},
+                                                                      {"--reasoning-effort", "0"},
+                                                                      {"--reasoning-effort", "101"},
+                                                                      {"--color", "blue"},
+                                                                      {"--log-level", "loud"},
+                                                                      {"--stop", ""},
+                                                                      {"--loop-guard", "3"},
+                                                                      {"--record-routes", ""},
+                                                                      {"-f", ""}};
+    for (const auto& [flag, value] : refused) {
+        CAPTURE(flag);
+        CAPTURE(value);
+        auto message = s.bad({"m", flag, value});
+        CHECK(contains(message, flag[1] == '-' ? flag : "--"));
+    }
+    CHECK(contains(s.bad({"m", "--temp", "nan"}), "[0, infinity)"));
+    CHECK(contains(s.bad({"m", "--reasoning-effort", "101"}), "low, high or max"));
+}
+
+TEST_CASE("unknown flags, missing values and contradictions are refused") {
+    Scene s;
+    CHECK(contains(s.bad({"m", "--tempp", "1"}), "--tempp"));
+    CHECK(contains(s.bad({"m", "-ngl", "1"}), "-"));
+    CHECK(contains(s.bad({"m", "-n"}), "-n"));
+    CHECK(!s.bad({"m", "-p", "a", "-f", "b"}).empty());
+    CHECK(!s.bad({"m", "--verify", "t", "-p", "a"}).empty());
+    CHECK(!s.bad({"m", "--verify"}).empty());
+    CHECK(!s.bad({"m", "--quiet", "--verbose"}).empty());
+    CHECK(!s.bad({"m", "--json=maybe"}).empty());
+    CHECK(!s.bad({"record", "m"}).empty());
+    CHECK(!s.bad({"record", "m", "-o", "f", "--messages", "a", "-p", "b"}).empty());
+    CHECK(!s.bad({"simulate"}).empty());
+    CHECK(!s.bad({"inspect", "m", "-p", "x"}).empty());
+    std::vector<std::string> many = {"m"};
+    for (int i = 0; i < 17; i++) many.insert(many.end(), {"--stop", "x"});
+    CHECK(contains(s.bad(many), "16"));
+}
+
+TEST_CASE("commands have their own options") {
+    Scene s;
+    auto verify = s.good({"m", "--verify", "a.json", "b", "c"});
+    CHECK(verify.command == Command::answer);
+    CHECK(verify.traces == std::vector<std::string>{"a.json", "b", "c"});
+    auto record = s.good({"record", "m", "-o", "t.json", "-n", "9"});
+    CHECK(record.command == Command::record);
+    CHECK(record.output == "t.json");
+    CHECK(s.good({"inspect", "m", "--check", "--json"}).check);
+    auto simulate = s.good(
+        {"simulate", "a", "b", "--cache-slots", "48,off,96", "--cache-policy", "lru,belady"});
+    CHECK(simulate.route_files == std::vector<std::string>{"a", "b"});
+    CHECK(simulate.slot_counts == std::vector<uint32_t>{48, 0, 96});
+    CHECK(simulate.policies == std::vector<std::string>{"lru", "belady"});
+    CHECK(s.good({"bench", "m", "--only", "gemv,drive"}).only ==
+          std::vector<std::string>{"gemv", "drive"});
+    CHECK(s.good({"./bench"}).engine.locations.front() == "./bench");
+}
+
+TEST_CASE("flag beats variable beats file beats default") {
+    Scene s;
+    CHECK(s.good({"m"}).predict == -1);
+    write_file(s.config, "predict = 7\ntemp = 0.25 # cool\nmodel = [\"a\", 'b']\njson_x = 1\n");
+    CHECK(contains(s.bad({"m"}), "json_x"));
+    write_file(s.config, "predict = 7\ntemp = 0.25 # cool\nmodel = [\"a\", 'b']\n");
+    CHECK(s.good({}).predict == 7);
+    CHECK(s.good({}).temperature == 0.25);
+    CHECK(s.good({}).engine.locations == std::vector<std::string>{"a", "b"});
+    variables["SLUICE_PREDICT"] = "5";
+    CHECK(s.good({"m"}).predict == 5);
+    CHECK(s.good({"m", "-n", "3"}).predict == 3);
+    variables = {{"SLUICE_N_PREDICT", "6"}, {"SLUICE_SOMETHING", "x"}, {"SLUICE_IGNORE_EOS", "on"}};
+    CHECK(s.good({"m"}).predict == 6);
+    CHECK(s.good({"m"}).ignore_eos);
+    variables = {{"SLUICE_PREDICT", "many"}};
+    CHECK(contains(s.bad({"m"}), "SLUICE_PREDICT"));
+    CHECK(s.good({"m", "-n", "3"}).predict == 3);
+    variables = {{"SLUICE_CTX_SIZE", ""}};  // empty counts as not set
+    CHECK(s.good({"m"}).engine.context == 0);
+}
+
+TEST_CASE("a file's errors name file and line, and one-time flags are not keys") {
+    Scene s;
+    const std::vector<std::pair<std::string, std::string>> refused = {
+        {"temp = \n", "line 1"},
+        {"\n\ntemp 1\n", "line 3"},
+        {"[bench]\n", "line 1"},
+        {"temp = 1\ntemp = 2\n", "line 2"},
+        {"prompt = \"x\"\n", "prompt"},
+        {"verify = \"x\"\n", "verify"},
+        {"temp = [1, 2]\n", "one value"},
+        {"temp = \"x\n", "line 1"},
+        {"temp = 1 2\n", "line 1"},
+        {"temp = hot\n", "line 1"},
+        {"temp = 1e999\n", "temp"},
+        {"stop = []\n", "stop"},
+        {"system-prompt = \"\\q\"\n", "escape"}};
+    for (const auto& [text, part] : refused) {
+        CAPTURE(text);
+        write_file(s.config, text);
+        CHECK(contains(s.bad({"m"}), part));
+    }
+    write_file(s.config, "stop = [\"a\", \"b\\n\"]\n\t# comment\nignore-eos = true\r\n");
+    CHECK(s.good({"m"}).stop == std::vector<std::string>{"a", "b\n"});
+    CHECK(s.good({"m"}).ignore_eos);
+    auto missing = parse_options({"m", "--config", s.folder / "no.toml"}, fake_environment);
+    REQUIRE_FALSE(missing);
+    CHECK(contains(missing.error().message, "--config"));
+}
+
+TEST_CASE("user file comes before system file, from XDG_CONFIG_HOME, else HOME") {
+    TempDir home;
+    std::filesystem::create_directories(home / "xdg/sluice");
+    std::filesystem::create_directories(home / ".config/sluice");
+    write_file(home / "xdg/sluice/config.toml", "temp = 0.5\n");
+    write_file(home / ".config/sluice/config.toml", "temp = 0.75\n");
+    ::setenv("HOME", home.path().c_str(), 1);
+    ::setenv("XDG_CONFIG_HOME", (home / "xdg").c_str(), 1);
+    variables.clear();
+    CHECK(parse_options({"m"}, fake_environment)->options.temperature == 0.5);
+    ::unsetenv("XDG_CONFIG_HOME");
+    CHECK(parse_options({"m"}, fake_environment)->options.temperature == 0.75);
+}
+
+TEST_CASE("help names every flag of its command; version and devices are shown") {
+    Scene s;
+    for (auto [word, command] : {std::pair{"", Command::answer},
+                                 {"record", Command::record},
+                                 {"bench", Command::bench},
+                                 {"simulate", Command::simulate},
+                                 {"inspect", Command::inspect}}) {
+        std::vector<std::string> arguments = {"--help"};
+        if (*word) arguments.insert(arguments.begin(), word);
+        auto out = s.parse(arguments);
+        REQUIRE(out);
+        CHECK(out->show == Invocation::Show::help);
+        for (const auto& spec : option_table()) {
+            if (!(spec.commands & bit(command))) continue;
+            for (const auto& name : spec.long_names()) {
+                CAPTURE(name);
+                CHECK(contains(out->help, "--" + name));
+            }
+        }
+    }
+    CHECK(s.parse({"--version"})->show == Invocation::Show::version);
+    CHECK(s.parse({"--list-devices"})->show == Invocation::Show::devices);
+}

@@ -1,0 +1,176 @@
+#include "tools/bench.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "io/text.h"
+#include "tools/bench_drive.h"
+#include "tools/bench_model.h"
+#include "tools/exit_code.h"
+#include "tools/json_writer.h"
+#include "tools/output.h"
+#include "tools/signals.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr double drive_seconds = 0.5;
+
+struct Results {
+    std::optional<ModelReport> model, uncached;
+    std::optional<DriveReport> drive;
+};
+
+bool wanted(const Options& options, std::string_view part) {
+    const auto& only = options.only;
+    return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
+}
+
+std::string line(const char* format, auto... values) {
+    char text[256];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+// Decode without a cache against what the best plain reads would allow.
+double uncached_share(const Results& results) {
+    if (!results.uncached || !results.drive || results.uncached->bytes_token <= 0) return 0;
+    double limit = results.drive->best.bytes_s / results.uncached->bytes_token;
+    return results.uncached->decode_tok_s / limit;
+}
+
+std::string model_text(const char* what, const ModelReport& m) {
+    std::string out = cat(what, " (", m.device, "; ", m.io_name, "; ", m.cache_slots, " slots)\n");
+    out += line("  load    %8.2f s\n", m.load_s);
+    out += line("  prefill %8.2f tok/s  (%d tokens)\n", m.prompt_tok_s, m.prompt_tokens);
+    out += line("  decode  %8.2f tok/s  (%d tokens, %.1f %% hits, %.2f MB read a token)\n",
+                m.decode_tok_s, m.decode_tokens, 100 * m.hit_rate, m.bytes_token / 1e6);
+    out += line("  limit   %8.2f tok/s  (%.1f %% reached; disk %.2f ms, compute %.2f ms)\n",
+                m.limit.tok_s, 100 * m.limit.share, 1e3 * m.limit.disk_s, 1e3 * m.limit.cpu_s);
+    out += cat("  memory  ", size_text(m.peak_rss), " at the peak, budget ",
+               size_text(m.ram_budget), "\n");
+    return out;
+}
+
+std::string drive_text(const DriveReport& d) {
+    std::string out = cat("drive (", d.io_name, d.direct ? ", O_DIRECT" : ", page cache",
+                          "), plain io_uring, GB/s by block size and reads in flight\n         ");
+    for (uint32_t depth = 1; depth <= 64; depth *= 2) out += line("%8u", depth);
+    uint32_t block = 0;
+    for (const auto& cell : d.raw) {
+        if (cell.block != block) out += line("\n%6u KiB", cell.block >> 10);
+        block = cell.block;
+        out += line("%8.3f", cell.bytes_s / 1e9);
+    }
+    double best = d.best.bytes_s;
+    out += line("\n  best plain reads     %8.3f GB/s  (%u KiB, %u in flight; medians in turns)\n",
+                best / 1e9, d.best.block >> 10, d.best.depth);
+    out += line("  experts, streamed    %8.3f GB/s  %5.1f %%\n", d.stream_bytes_s / 1e9,
+                100 * d.stream_bytes_s / best);
+    out += line("  experts, by layer    %8.3f GB/s  %5.1f %%\n", d.layer_bytes_s / 1e9,
+                100 * d.layer_bytes_s / best);
+    return out;
+}
+
+std::string results_text(const Results& results) {
+    std::string out;
+    if (results.model) out += model_text("model", *results.model);
+    if (results.uncached) out += model_text("model, cache off", *results.uncached);
+    if (results.drive) out += drive_text(*results.drive);
+    if (double share = uncached_share(results); share > 0) {
+        out +=
+            line("decode with the cache off reaches %.1f %% of what the best plain reads allow\n",
+                 100 * share);
+    }
+    return out;
+}
+
+void write_model(JsonWriter& json, const ModelReport& m) {
+    json.begin_object()
+        .member("device", m.device)
+        .member("io", m.io_name)
+        .member("cache_slots", m.cache_slots)
+        .member("load_s", m.load_s)
+        .member("prompt_tokens", m.prompt_tokens)
+        .member("prompt_tok_s", m.prompt_tok_s)
+        .member("decode_tokens", m.decode_tokens)
+        .member("decode_tok_s", m.decode_tok_s)
+        .member("bytes_token", m.bytes_token)
+        .member("hit_rate", m.hit_rate)
+        .member("peak_rss", m.peak_rss)
+        .member("ram_budget", m.ram_budget)
+        .key("limit");
+    write_limit(json, m.limit);
+    json.end_object();
+}
+
+void write_drive(JsonWriter& json, const DriveReport& d) {
+    json.begin_object().member("io", d.io_name).member("direct", d.direct).key("raw").begin_array();
+    for (const auto& cell : d.raw) {
+        json.begin_object()
+            .member("block", cell.block)
+            .member("depth", cell.depth)
+            .member("bytes_s", cell.bytes_s)
+            .end_object();
+    }
+    json.end_array()
+        .member("best_block", d.best.block)
+        .member("best_depth", d.best.depth)
+        .member("best_bytes_s", d.best.bytes_s)
+        .member("stream_bytes_s", d.stream_bytes_s)
+        .member("layer_bytes_s", d.layer_bytes_s)
+        .end_object();
+}
+
+std::string results_json(const Results& results) {
+    JsonWriter json;
+    json.begin_object();
+    if (results.model) json.key("model"), write_model(json, *results.model);
+    if (results.uncached) json.key("cache_off"), write_model(json, *results.uncached);
+    if (results.drive) json.key("drive"), write_drive(json, *results.drive);
+    json.member("cache_off_share", uncached_share(results)).end_object();
+    return json.text() + "\n";
+}
+
+Result<Results> measure(const Options& options) {
+    Results results;
+    ModelBench bench;
+    if (options.predict > 0) bench.decode_tokens = static_cast<int32_t>(options.predict);
+    if (wanted(options, "decode") || wanted(options, "prefill")) {
+        auto model = bench_model(options.engine, bench);
+        if (!model) return tl::unexpected(model.error());
+        results.model = std::move(*model);
+    }
+    if (wanted(options, "decode") && options.engine.cache_slots != 0u) {
+        EngineOptions off = options.engine;
+        off.cache_slots = 0;
+        off.prefetch = 0;
+        auto uncached = bench_model(off, bench);
+        if (!uncached) return tl::unexpected(uncached.error());
+        results.uncached = std::move(*uncached);
+    }
+    if (wanted(options, "drive")) {
+        auto drive = bench_drive(options.engine, drive_seconds);
+        if (!drive) return tl::unexpected(drive.error());
+        results.drive = std::move(*drive);
+    }
+    return results;
+}
+
+}  // namespace
+
+int run_bench(const Options& options, const Terminal& terminal) {
+    install_signals(SecondPress::leaves);
+    StatusLine status(terminal.stderr_tty && !options.quiet);
+    status.show("measuring");
+    auto results = measure(options);
+    status.erase();
+    if (!results) return report_error(results.error());
+    auto text = options.json ? results_json(*results) : results_text(*results);
+    Output output(1);
+    if (auto done = output.write(text); !done) return report_error(done.error());
+    return output.reader_gone() ? exit_reader_gone : exit_ok;
+}
+
+}  // namespace sluice

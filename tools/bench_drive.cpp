@@ -1,0 +1,249 @@
+#include "tools/bench_drive.h"
+
+#include <liburing.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "engine/model.h"
+#include "io/text.h"
+#include "tools/signals.h"
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t block_min = 128u << 10;
+constexpr uint32_t block_max = 16u << 20;
+constexpr uint32_t depth_max = 64;
+constexpr size_t shards_max = 8;
+constexpr int rounds = 5;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+// Plain reads of one size at random aligned places, always `depth` of them in flight.
+class RawReads {
+ public:
+    RawReads(std::vector<const File*> files, std::span<std::byte> memory)
+        : files_(std::move(files)), memory_(memory) {}
+
+    Result<double> measure(uint32_t block, uint32_t depth, double seconds) {
+        io_uring ring;
+        int status = io_uring_queue_init(depth, &ring, 0);
+        if (status < 0) return fail(Code::io, cat("io_uring: ", std::strerror(-status)));
+        auto rate = run(ring, block, depth, seconds);
+        io_uring_queue_exit(&ring);
+        return rate;
+    }
+
+ private:
+    Result<double> run(io_uring& ring, uint32_t block, uint32_t depth, double seconds) {
+        auto start = Clock::now();
+        for (uint32_t slot = 0; slot < depth; slot++) queue(ring, block, slot);
+        uint32_t in_flight = depth;
+        uint64_t bytes = 0;
+        Result<double> out = 0.0;
+        while (in_flight > 0) {
+            int status = io_uring_submit_and_wait(&ring, 1);
+            if (status < 0 && status != -EINTR) {
+                return fail(Code::io, cat("io_uring: ", std::strerror(-status)));
+            }
+            io_uring_cqe* done = nullptr;
+            while (io_uring_peek_cqe(&ring, &done) == 0) {
+                auto slot = static_cast<uint32_t>(done->user_data);
+                if (done->res < 0)
+                    out = fail(Code::io,
+                               cat("read of ", block, " bytes: ", std::strerror(-done->res)));
+                else
+                    bytes += static_cast<uint64_t>(done->res);
+                io_uring_cqe_seen(&ring, done);
+                bool more = out && seconds_since(start) < seconds && !interrupt_requested();
+                if (more)
+                    queue(ring, block, slot);
+                else
+                    in_flight--;
+            }
+        }
+        if (interrupt_requested()) return fail(Code::interrupted, "interrupted");
+        if (!out) return out;
+        return static_cast<double>(bytes) / seconds_since(start);
+    }
+
+    void queue(io_uring& ring, uint32_t block, uint32_t slot) {
+        const File& file = *files_[random_() % files_.size()];
+        uint64_t places = file.size() / block;
+        io_uring_sqe* sqe = io_uring_get_sqe(&ring);
+        io_uring_prep_read(sqe, file.fd(), memory_.data() + uint64_t{slot} * block, block,
+                           random_() % places * block);
+        sqe->user_data = slot;
+    }
+
+    std::vector<const File*> files_;
+    std::span<std::byte> memory_;
+    std::mt19937_64 random_{1};
+};
+
+// A checkpoint with its experts mapped, and the engine's reader on a ring of its own.
+struct EngineReads {
+    Checkpoint checkpoint;
+    ModelConfig config;
+    Weights weights;
+    std::unique_ptr<ExpertMap> map;
+    PageBuffer memory;
+    std::unique_ptr<ReadRing> ring;
+    std::unique_ptr<ExpertReader> reader;
+    std::vector<std::byte*> free;
+    std::mt19937_64 random{2};
+
+    ExpertKey any() {
+        return {static_cast<int32_t>(random() % static_cast<uint64_t>(map->layers())),
+                static_cast<int32_t>(random() % static_cast<uint64_t>(map->experts()))};
+    }
+
+    void ask() {
+        reader->request(any(), free.back(), Urgency::demand);
+        free.pop_back();
+    }
+
+    Result<void> collect() {
+        Arrived arrived[16];
+        auto count = reader->collect(arrived, true);
+        if (!count) return tl::unexpected(count.error());
+        for (size_t i = 0; i < *count; i++) {
+            free.push_back(arrived[i].slot);
+            if (arrived[i].error) return tl::unexpected(*arrived[i].error);
+        }
+        if (interrupt_requested()) return fail(Code::interrupted, "interrupted");
+        return {};
+    }
+
+    // Bytes a second; `by_layer` waits for all of a layer's experts before it asks for more.
+    Result<double> measure(bool by_layer, double seconds) {
+        auto start = Clock::now();
+        uint64_t before = reader->bytes_read();
+        auto layer = static_cast<size_t>(config.top_k);
+        while (seconds_since(start) < seconds) {
+            size_t wanted = by_layer ? layer : free.size();
+            while (wanted-- > 0 && !free.empty()) ask();
+            do {
+                if (auto done = collect(); !done) return tl::unexpected(done.error());
+            } while (by_layer && reader->pending() > 0);
+        }
+        while (reader->pending() > 0) {
+            if (auto done = collect(); !done) return tl::unexpected(done.error());
+        }
+        return static_cast<double>(reader->bytes_read() - before) / seconds_since(start);
+    }
+};
+
+Result<void> map_experts(EngineReads& out, const EngineOptions& options) {
+    auto checkpoint = Checkpoint::open({options.locations, options.revision});
+    if (!checkpoint) return tl::unexpected(checkpoint.error());
+    out.checkpoint = std::move(*checkpoint);
+    auto config = parse_config(out.checkpoint.config_text(), "");
+    if (!config) return tl::unexpected(config.error());
+    out.config = std::move(*config);
+    auto model = find_model(out.config.model_type);
+    if (!model) return tl::unexpected(model.error());
+    auto specs = (*model)->describe(out.config, out.weights);
+    out.map = std::make_unique<ExpertMap>(out.config.layers, out.config.experts,
+                                          out.checkpoint.shards(), options.tuning);
+    auto account = check_tensors(out.checkpoint, out.config, **model, specs, out.weights, *out.map);
+    if (!account) return tl::unexpected(account.error());
+    return {};
+}
+
+Result<std::string> start_reader(EngineReads& out, const EngineOptions& options) {
+    auto choice = make_ring_engine({options.io, options.ring_depth, 0});
+    if (!choice) return tl::unexpected(choice.error());
+    out.ring = std::make_unique<ReadRing>(std::move(choice->engine), options.ring_depth);
+    for (const auto& shard : out.checkpoint.shards()) {
+        if (auto added = out.ring->add_file(shard); !added) return tl::unexpected(added.error());
+    }
+    size_t slots = static_cast<size_t>(out.config.top_k) + 2 * options.tuning.in_flight_max;
+    auto memory = PageBuffer::create(slots * out.map->slot_bytes(), "drive benchmark, experts");
+    if (!memory) return tl::unexpected(memory.error());
+    out.memory = std::move(*memory);
+    if (auto added = out.ring->add_memory(out.memory.span()); !added)
+        return tl::unexpected(added.error());
+    for (size_t i = 0; i < slots; i++)
+        out.free.push_back(out.memory.data() + i * out.map->slot_bytes());
+    out.reader = std::make_unique<ExpertReader>(*out.ring, *out.map);
+    std::string name = out.ring->engine_name();
+    return choice->cause.empty() ? name : cat(name, " (", choice->cause, ")");
+}
+
+std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
+    std::vector<const File*> files;
+    for (const auto& shard : checkpoint.shards()) files.push_back(&shard);
+    std::sort(files.begin(), files.end(),
+              [](const File* a, const File* b) { return a->size() > b->size(); });
+    files.resize(std::min(files.size(), shards_max));
+    // Small ones would force small blocks on all.
+    while (files.size() > 1 && files.back()->size() < files.front()->size() / 2) files.pop_back();
+    return files;
+}
+
+Result<void> measure_raw(DriveReport& report, RawReads& raw, uint64_t largest_block,
+                         double seconds) {
+    for (uint32_t block = block_min; block <= largest_block; block *= 2) {
+        for (uint32_t depth = 1; depth <= depth_max; depth *= 2) {
+            auto rate = raw.measure(block, depth, seconds);
+            if (!rate) return tl::unexpected(rate.error());
+            report.raw.push_back({block, depth, *rate});
+            if (*rate > report.best.bytes_s) report.best = report.raw.back();
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<DriveReport> bench_drive(const EngineOptions& options, double seconds) {
+    DriveReport report;
+    EngineReads engine;
+    if (auto mapped = map_experts(engine, options); !mapped) return tl::unexpected(mapped.error());
+    auto name = start_reader(engine, options);
+    if (!name) return tl::unexpected(name.error());
+    report.io_name = *name;
+    report.expert_bytes = engine.map->expert_bytes({0, 0});
+    auto files = largest_shards(engine.checkpoint);
+    report.direct = std::all_of(files.begin(), files.end(),
+                                [](const File* file) { return file->access() == Access::direct; });
+    uint64_t largest_block = std::min<uint64_t>(block_max, files.back()->size());
+    if (largest_block < block_min) {
+        return fail(Code::usage, "the shards are too small to measure a drive with");
+    }
+    auto memory = PageBuffer::create(uint64_t{depth_max} * block_max, "drive benchmark, blocks");
+    if (!memory) return tl::unexpected(memory.error());
+    RawReads raw(files, memory->span());
+    if (auto done = measure_raw(report, raw, largest_block, seconds / 4); !done)
+        return tl::unexpected(done.error());
+
+    std::vector<double> best, stream, layer;
+    for (int round = 0; round < rounds; round++) {
+        auto a = raw.measure(report.best.block, report.best.depth, seconds);
+        auto b = a ? engine.measure(false, seconds) : a;
+        auto c = b ? engine.measure(true, seconds) : b;
+        if (!c) return tl::unexpected(c.error());
+        best.push_back(*a), stream.push_back(*b), layer.push_back(*c);
+    }
+    report.best.bytes_s = median(best);
+    report.stream_bytes_s = median(stream);
+    report.layer_bytes_s = median(layer);
+    return report;
+}
+
+}  // namespace sluice

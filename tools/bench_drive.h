@@ -1,0 +1,33 @@
+// How fast the drive gives a model's bytes: by plain io_uring at every block size and depth, and by
+// the engine's own expert reader, in turns, so that both see the same drive.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "io/error.h"
+
+namespace sluice {
+
+struct DriveCell {
+    uint32_t block = 0;  // bytes a read
+    uint32_t depth = 0;  // reads in flight
+    double bytes_s = 0;
+};
+
+struct DriveReport {
+    std::vector<DriveCell> raw;  // one pass over all sizes and depths
+    DriveCell best;              // of them, its rate measured again in turns: the median
+    double stream_bytes_s = 0;   // expert reader kept busy, as in a prompt sweep: the median
+    double layer_bytes_s = 0;    // top-k experts asked for and awaited, as in decode: the median
+    uint64_t expert_bytes = 0;
+    std::string io_name;
+    bool direct = false;  // all shards past the page cache
+};
+
+// Reads from the largest shards, at random places, with the tuning of `options`; nothing is
+// computed. `seconds` is how long one measurement lasts. Ctrl-C: interrupted.
+Result<DriveReport> bench_drive(const EngineOptions& options, double seconds);
+
+}  // namespace sluice
