@@ -1,0 +1,256 @@
+#include "tools/inspect.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "io/checksum.h"
+#include "io/json.h"
+#include "tests/support/model_copy.h"
+#include "tests/support/mutate.h"
+#include "tests/support/temp_dir.h"
+#include "tools/exit_code.h"
+
+using namespace sluice;
+using namespace sluice::model_copy;
+
+namespace {
+
+const auto never_stop = [](uint64_t) { return true; };
+
+ClassTotal total_of(const Checkpoint& checkpoint, TensorClass tensor_class) {
+    return class_totals(checkpoint)[static_cast<size_t>(tensor_class)];
+}
+
+// What a run of the command leaves: code, standard output, standard error.
+struct Ran {
+    int code;
+    std::string out, err;
+};
+
+Ran run(const InspectOptions& options) {
+    TempDir folder;
+    const auto redirect = [&](int fd, const std::string& name) {
+        const int kept = dup(fd);
+        const int file = ::open((folder / name).c_str(), O_CREAT | O_RDWR | O_TRUNC, 0600);
+        REQUIRE(file >= 0);
+        dup2(file, fd);
+        close(file);
+        return kept;
+    };
+    std::fflush(stdout);
+    const int kept_out = redirect(1, "out"), kept_err = redirect(2, "err");
+    const int code = run_inspect(options);
+    std::fflush(stderr);
+    dup2(kept_out, 1);
+    dup2(kept_err, 2);
+    close(kept_out);
+    close(kept_err);
+    return {code, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+InspectOptions options_for(const fs::path& folder) {
+    InspectOptions options;
+    options.checkpoint.locations = {folder.string()};
+    options.ring.engine = IoEngine::threads;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("inspect: every tensor of both models has a class, and the counts are the layout's") {
+    for (const fs::path& folder : {tiny, random_a}) {
+        auto checkpoint = open_folder(folder);
+        REQUIRE(checkpoint);
+        uint64_t tensors = 0;
+        for (const ClassTotal& total : class_totals(*checkpoint)) tensors += total.tensors;
+        CHECK(tensors == checkpoint->tensors().size());
+        CHECK(total_of(*checkpoint, TensorClass::unaccounted).tensors == 0);
+    }
+    auto checkpoint = open_folder(tiny);
+    REQUIRE(checkpoint);
+    const ClassTotal routed = total_of(*checkpoint, TensorClass::routed_experts);
+    CHECK(routed.tensors == 8 * 64 * 6);
+    CHECK(routed.bytes == 8 * 64 * (3 * 8192 + 3 * 512));
+    CHECK(total_of(*checkpoint, TensorClass::engram_tables).tensors == 2 * 2);
+    CHECK(total_of(*checkpoint, TensorClass::engram_tables).bytes == (24064 + 24336) * 33);
+    CHECK(total_of(*checkpoint, TensorClass::engram_projections).tensors == 2 * 4);
+    CHECK(total_of(*checkpoint, TensorClass::shared_experts).tensors == 8 * 6);
+    CHECK(total_of(*checkpoint, TensorClass::router).tensors == 8 * 3);
+    CHECK(total_of(*checkpoint, TensorClass::hyper_connections).tensors == 8 * 6);
+    CHECK(total_of(*checkpoint, TensorClass::norms).tensors == 8 * 2 + 1);
+    CHECK(total_of(*checkpoint, TensorClass::attention).tensors == 8 * 13);
+    CHECK(total_of(*checkpoint, TensorClass::embedding).bytes == 4096 * 256 * 2);
+    CHECK(total_of(*checkpoint, TensorClass::head).bytes == 4096 * 256 * 2);
+}
+
+TEST_CASE("inspect: classes by name, other spellings, strangers") {
+    CHECK(tensor_class("model.layers.39.mlp.experts.383.w1.weight") == TensorClass::routed_experts);
+    CHECK(tensor_class("layers.3.attn.indexer.wk.weight") == TensorClass::compressor_indexer);
+    CHECK(tensor_class("model.layers.3.self_attn.wq_a.weight_scale_inv") == TensorClass::attention);
+    CHECK(tensor_class("mtp.0.ffn.experts.1.w1.weight") == TensorClass::mtp);
+    CHECK(tensor_class("vision.blocks.0.mlp.w1.weight") == TensorClass::vision);
+    CHECK(tensor_class("image_newline") == TensorClass::vision);
+    CHECK(tensor_class("aligner.w1.bias") == TensorClass::vision);
+    CHECK(tensor_class("model.norm.weight") == TensorClass::norms);
+    for (const char* name : {"", "layers", "layers.", "layers.x.attn.wkv.weight", "layers.3",
+                             "layers.3.mystery", "rotary.inv_freq", "embed"}) {
+        CAPTURE(name);
+        CHECK(tensor_class(name) == TensorClass::unaccounted);
+    }
+}
+
+TEST_CASE("inspect: text and JSON say the same") {
+    auto opened = open_folder(random_a);
+    REQUIRE(opened);
+    const auto hashes = hash_shards(opened->shards(), {IoEngine::threads}, never_stop);
+    REQUIRE(hashes);
+    const std::string text = inspect_text(*opened, &*hashes);
+    const auto json = Json::parse(inspect_json(*opened, &*hashes));
+    REQUIRE(json);
+    CHECK((*json)["shards"].size() == 10);
+    CHECK(*(*json)["tensors"].integer() == static_cast<int64_t>(opened->tensors().size()));
+    CHECK((*json)["unaccounted"].size() == 0);
+    CHECK((*json)["read"]["bytes"].integer().has_value());
+    for (size_t i = 0; i < 10; i++) {
+        const Json shard = (*json)["shards"].at(i);
+        const std::string bytes = read_file(random_a / *shard["file"].string());
+        CHECK(*shard["bytes"].integer() == static_cast<int64_t>(bytes.size()));
+        CHECK(*shard["xxh3"].string() == checksum_text(checksum(bytes.data(), bytes.size())));
+        CHECK(text.find(*shard["xxh3"].string()) != std::string::npos);
+        CHECK(text.find(*shard["file"].string()) != std::string::npos);
+    }
+    for (const char* part : {"routed experts", "mtp (draft head)", "total", "buffered",
+                             "checked: ", "index and headers agree", "GB/s"}) {
+        CAPTURE(part);
+        CHECK(text.find(part) != std::string::npos);
+    }
+}
+
+TEST_CASE("inspect: hashes do not depend on engine, access or file size") {
+    TempDir folder;
+    const uint64_t block = 4u << 20;
+    std::vector<File> files;
+    std::vector<std::string> want;
+    for (const uint64_t bytes : {uint64_t{1}, uint64_t{4096}, block - 1, block, block + 1,
+                                 9 * block, 17 * block + 12345}) {
+        std::string content(bytes, '\0');
+        for (size_t i = 0; i < content.size(); i++) content[i] = static_cast<char>(i * i >> 3);
+        const auto path = folder / std::to_string(bytes);
+        write_file(path, content);
+        for (const Access access : {Access::direct, Access::buffered}) {
+            auto file = File::open(path, access);
+            REQUIRE(file);
+            files.push_back(std::move(*file));
+            want.push_back(checksum_text(checksum(content.data(), content.size())));
+        }
+    }
+    for (const IoEngine engine : {IoEngine::threads, IoEngine::automatic}) {
+        const auto run = hash_shards(files, {engine}, never_stop);
+        REQUIRE(run);
+        for (size_t i = 0; i < files.size(); i++) {
+            CHECK(!run->shards[i].error);
+            CHECK(checksum_text(run->shards[i].hash) == want[i]);
+        }
+    }
+    const auto stopped = hash_shards(files, {IoEngine::threads}, [](uint64_t) { return false; });
+    REQUIRE(!stopped);
+    CHECK(stopped.error().code == Code::interrupted);
+}
+
+TEST_CASE("inspect: hash files round trip, and differences are named") {
+    const std::vector<ShardHash> before{{"a b.safetensors", 5, 1, {}},
+                                        {"c", 6, ~uint64_t{0}, {}},
+                                        {"d", 7, 3, {}},
+                                        {"gone", 1, 1, {}}};
+    const auto parsed = parse_hash_file(hash_file_text(before));
+    REQUIRE(parsed);
+    CHECK(compare_hashes(*parsed, before).empty());
+    CHECK(compare_hashes(before, *parsed).empty());
+    const std::vector<ShardHash> now{{"a b.safetensors", 5, 2, {}},
+                                     {"c", 9, ~uint64_t{0}, {}},
+                                     {"d", 7, 0, Error{Code::io, "unreadable"}},
+                                     {"new", 1, 1, {}}};
+    const auto differences = compare_hashes(now, *parsed);
+    REQUIRE(differences.size() == 4);
+    CHECK(differences[0] == "a b.safetensors: hash 0000000000000002, was 0000000000000001");
+    CHECK(differences[1] == "c: 9 bytes, were 6");
+    CHECK(differences[2] == "new: not in the hash file");
+    CHECK(differences[3] == "gone: only in the hash file");
+    for (const char* text :
+         {"", "x", "# sluice xxh3-64\n", "# sluice xxh3-64\nnonsense\n",
+          "# sluice xxh3-64\n0000000000000001  5\n", "# sluice xxh3-64\n000000000000001  5  a\n",
+          "# sluice xxh3-64\n00000000000000zz  5  a\n",
+          "# sluice xxh3-64\n0000000000000001  -5  a\n",
+          "# sluice xxh3-64\n0000000000000001  5  a\n\n",
+          "# sluice xxh3-64\n0000000000000001  5  a\n"
+          "0000000000000001  5  a\n"}) {
+        CAPTURE(text);
+        const auto refused = parse_hash_file(text);
+        REQUIRE(!refused);
+        CHECK(refused.error().code == Code::usage);
+    }
+}
+
+TEST_CASE("inspect: the command's answer is on stdout, trouble on stderr and in the exit code") {
+    const Ran good = run(options_for(tiny));
+    CHECK(good.code == exit_ok);
+    CHECK(good.out.find("routed experts") != std::string::npos);
+    CHECK(good.err.empty());
+
+    Copy missing;
+    missing.remove(shard_name(3));
+    const Ran bad = run(options_for(missing.folder));
+    CHECK(bad.code == exit_checkpoint);
+    CHECK(bad.out.empty());
+    CHECK(bad.err.find(shard_name(3)) != std::string::npos);
+    CHECK(bad.err.find("hf download") != std::string::npos);
+
+    InspectOptions json = options_for(tiny);
+    json.json = true;
+    CHECK(Json::parse(run(json).out));
+}
+
+TEST_CASE("inspect --check: writes hashes, then finds one flipped bit") {
+    Copy copy;
+    InspectOptions options = options_for(copy.folder);
+    options.check = true;
+    options.hash_file = copy.root / "hashes";
+    CHECK(run(options).code == exit_ok);
+    CHECK(fs::exists(options.hash_file));
+    CHECK(run(options).code == exit_ok);
+
+    std::string bytes = read_file(tiny / shard_name(7));
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    copy.damage(shard_name(7), bytes);
+    const Ran differs = run(options);
+    CHECK(differs.code == exit_checkpoint);
+    CHECK(differs.err.find(shard_name(7) + ": hash ") != std::string::npos);
+    CHECK(differs.err.find("1 of 12 shards differ") != std::string::npos);
+    CHECK(differs.out.find("GB/s") != std::string::npos);
+
+    write_file(options.hash_file, "something else");
+    const Ran foreign = run(options);
+    CHECK(foreign.code == exit_usage);
+    CHECK(foreign.err.find("not a hash file") != std::string::npos);
+    CHECK(read_file(options.hash_file) == "something else");
+}
+
+TEST_CASE(
+    "inspect --check: a shard that fails to read names file and offset; the others are read") {
+    TempDir folder;
+    std::vector<File> files;
+    for (const char* name : {"one", "two", "three"}) {
+        write_file(folder / name, std::string(9 << 20, name[1]));
+        auto file = File::open(folder / name, Access::buffered);
+        REQUIRE(file);
+        files.push_back(std::move(*file));
+    }
+    fs::resize_file(folder / "two", (5 << 20) + 7);  // gone under our hands
+    const auto run = hash_shards(files, {IoEngine::threads}, never_stop);
+    REQUIRE(run);
+    CHECK(!run->shards[0].error);
+    CHECK(!run->shards[2].error);
+    REQUIRE(run->shards[1].error);
+    says(run->shards[1].error->message, {(folder / "two").string(), "offset"});
+}

@@ -1,0 +1,318 @@
+#include "tools/inspect.h"
+
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "io/checksum.h"
+#include "io/mount.h"
+#include "io/text.h"
+#include "tools/exit_code.h"
+#include "tools/json_writer.h"
+#include "tools/messages.h"
+#include "tools/output.h"
+#include "tools/signals.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t hash_file_bytes_max = 16u << 20;
+constexpr size_t names_shown_max = 5;
+
+// Name of the block device below a file ("nvme0n1p2"), empty where there is none to name.
+std::string drive_of(const File& file) {
+    const auto device = static_cast<dev_t>(file.identity().device);
+    std::error_code problem;
+    const auto link = std::filesystem::read_symlink(
+        cat("/sys/dev/block/", major(device), ":", minor(device)), problem);
+    return problem ? "" : printable(link.filename().string());
+}
+
+const char* access_name(Access access) {
+    return access == Access::direct ? "O_DIRECT" : "buffered";
+}
+
+std::vector<std::string> unaccounted_names(const Checkpoint& checkpoint) {
+    std::vector<std::string> names;
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        if (tensor_class(tensor.name) == TensorClass::unaccounted) {
+            names.push_back(printable(tensor.name));
+        }
+    }
+    return names;
+}
+
+std::vector<std::string> checks_passed(const Checkpoint& checkpoint) {
+    return {
+        cat(checkpoint.shards().size(),
+            " headers: known dtypes, every range inside its file, "
+            "bytes = dtype x shape, no overlap, no hole, no byte over"),
+        cat(checkpoint.tensors().size(), " tensors: each in one shard, index and headers agree")};
+}
+
+std::string padded(std::string text, size_t width) {
+    if (text.size() < width) text.append(width - text.size(), ' ');
+    return text;
+}
+
+std::string right(std::string text, size_t width) {
+    if (text.size() < width) text.insert(0, width - text.size(), ' ');
+    return text;
+}
+
+void add_class_table(std::string& out, const Checkpoint& checkpoint) {
+    out +=
+        cat(padded("class", 20), right("tensors", 9), right("size", 12), right("bytes", 16), "\n");
+    const auto line = [&](const std::string& name, const ClassTotal& total) {
+        out += cat(padded(name, 20), right(cat(total.tensors), 9),
+                   right(size_text(total.bytes), 12), right(cat(total.bytes), 16), "\n");
+    };
+    ClassTotal all;
+    const std::vector<ClassTotal> totals = class_totals(checkpoint);
+    for (size_t i = 0; i < totals.size(); i++) {
+        if (totals[i].tensors == 0) continue;
+        line(tensor_class_name(static_cast<TensorClass>(i)), totals[i]);
+        all.tensors += totals[i].tensors;
+        all.bytes += totals[i].bytes;
+    }
+    line("total", all);
+    const std::vector<std::string> strange = unaccounted_names(checkpoint);
+    for (size_t i = 0; i < strange.size() && i < names_shown_max; i++) {
+        out += cat("  unaccounted: ", strange[i], "\n");
+    }
+    if (strange.size() > names_shown_max) {
+        out += cat("  unaccounted: ", strange.size() - names_shown_max, " more\n");
+    }
+}
+
+void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashRun* hashes) {
+    size_t width = 5;
+    for (const File& file : checkpoint.shards()) {
+        width = std::max(width, printable(file.path().filename().string()).size());
+    }
+    out +=
+        cat(padded("shard", width), right("size", 12), "  access    align  drive, file system\n");
+    for (size_t i = 0; i < checkpoint.shards().size(); i++) {
+        const File& file = checkpoint.shards()[i];
+        const Mount mount = mount_of(file.path());
+        const std::string drive = drive_of(file);
+        out += cat(padded(printable(file.path().filename().string()), width),
+                   right(size_text(file.size()), 12), "  ", padded(access_name(file.access()), 8),
+                   right(cat(file.alignment()), 7), "  ", drive, drive.empty() ? "" : ", ",
+                   printable(mount.type), " on ", printable(mount.point));
+        if (hashes) {
+            const ShardHash& hash = hashes->shards[i];
+            out += hash.error ? "  unreadable" : cat("  ", checksum_text(hash.hash));
+        }
+        out += '\n';
+    }
+}
+
+double gigabytes_per_second(const HashRun& run) {
+    return run.seconds > 0 ? static_cast<double>(run.bytes) / 1e9 / run.seconds : 0;
+}
+
+std::string rate_text(const HashRun& run) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2f s, %.2f GB/s", run.seconds, gigabytes_per_second(run));
+    return text;
+}
+
+void write_shards(JsonWriter& json, const Checkpoint& checkpoint, const HashRun* hashes) {
+    std::vector<uint64_t> tensors(checkpoint.shards().size());
+    for (const Tensor& tensor : checkpoint.tensors()) tensors[tensor.shard]++;
+    json.key("shards").begin_array();
+    for (size_t i = 0; i < tensors.size(); i++) {
+        const File& file = checkpoint.shards()[i];
+        const Mount mount = mount_of(file.path());
+        json.begin_object()
+            .member("file", file.path().filename().string())
+            .member("folder", file.path().parent_path().string())
+            .member("bytes", file.size())
+            .member("tensors", tensors[i])
+            .member("access", access_name(file.access()))
+            .member("alignment", file.alignment())
+            .member("drive", drive_of(file))
+            .member("file_system", mount.type)
+            .member("mount", mount.point);
+        if (hashes && hashes->shards[i].error) {
+            json.member("error", hashes->shards[i].error->message);
+        } else if (hashes) {
+            json.member("xxh3", checksum_text(hashes->shards[i].hash));
+        }
+        json.end_object();
+    }
+    json.end_array();
+}
+
+// A line on a terminal's stderr, a few times a second; nothing elsewhere.
+class Progress {
+ public:
+    explicit Progress(uint64_t total) : total_(total), shown_(isatty(2) == 1) {}
+    ~Progress() {
+        if (drawn_) std::fputs("\r\033[K", stderr);
+    }
+    void show(uint64_t done) {
+        const auto now = std::chrono::steady_clock::now();
+        if (!shown_ || now - last_ < std::chrono::milliseconds(250)) return;
+        last_ = now;
+        drawn_ = true;
+        std::fprintf(stderr, "\r\033[Kreading: %s of %s", size_text(done).c_str(),
+                     size_text(total_).c_str());
+    }
+
+ private:
+    uint64_t total_;
+    bool shown_, drawn_ = false;
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& ring) {
+    uint64_t total = 0;
+    for (const File& file : checkpoint.shards()) total += file.size();
+    Progress progress(total);
+    return hash_shards(checkpoint.shards(), ring, [&](uint64_t done) {
+        progress.show(done);
+        return !interrupt_requested();
+    });
+}
+
+// Writes the hash file, or compares with the one that is there. Differences are lines on stderr.
+Result<void> keep_or_compare(const std::string& path, const HashRun& run) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) {
+        for (const ShardHash& shard : run.shards) {
+            if (shard.error) return {};  // reported as unreadable; half a file would mislead
+        }
+        return write_file_whole(path, hash_file_text(run.shards));
+    }
+    auto text = read_text(path, hash_file_bytes_max);
+    if (!text) return tl::unexpected(std::move(text).error());
+    auto before = parse_hash_file(*text);
+    if (!before) return within(printable(path), std::move(before).error());
+    const std::vector<std::string> differences = compare_hashes(run.shards, *before);
+    if (differences.empty()) return {};
+    for (const std::string& line : differences) {
+        std::fprintf(stderr, "sluice: differs from %s: %s\n", printable(path).c_str(),
+                     line.c_str());
+    }
+    return fail(Code::corrupt, cat(differences.size(), " of ", run.shards.size(),
+                                   " shards differ from ", printable(path)));
+}
+
+int report_unreadable(const HashRun& run) {
+    int code = exit_ok;
+    for (const ShardHash& shard : run.shards) {
+        if (shard.error) code = report_error(*shard.error);
+    }
+    return code;
+}
+
+}  // namespace
+
+std::vector<ClassTotal> class_totals(const Checkpoint& checkpoint) {
+    std::vector<ClassTotal> totals(static_cast<size_t>(TensorClass::count));
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        ClassTotal& total = totals[static_cast<size_t>(tensor_class(tensor.name))];
+        total.tensors++;
+        total.bytes += tensor.bytes;
+    }
+    return totals;
+}
+
+std::string inspect_text(const Checkpoint& checkpoint, const HashRun* hashes) {
+    std::string out = cat(printable(checkpoint.folder().string()), "\n\n");
+    add_class_table(out, checkpoint);
+    out += '\n';
+    add_shard_table(out, checkpoint, hashes);
+    out += '\n';
+    for (const std::string& check : checks_passed(checkpoint)) out += cat("checked: ", check, "\n");
+    if (hashes) {
+        out += cat("read: ", size_text(hashes->bytes), " in ", rate_text(*hashes), " (",
+                   hashes->engine, ", hashes are XXH3)\n");
+    }
+    if (checkpoint.tokenizer_path().empty()) out += "note: no tokenizer.json\n";
+    for (const std::string& note : checkpoint.notes()) out += cat("note: ", note, "\n");
+    return out;
+}
+
+std::string inspect_json(const Checkpoint& checkpoint, const HashRun* hashes) {
+    JsonWriter json;
+    json.begin_object().member("folder", checkpoint.folder().string());
+    json.key("classes").begin_array();
+    const std::vector<ClassTotal> totals = class_totals(checkpoint);
+    ClassTotal all;
+    for (size_t i = 0; i < totals.size(); i++) {
+        all.tensors += totals[i].tensors;
+        all.bytes += totals[i].bytes;
+        json.begin_object()
+            .member("class", tensor_class_name(static_cast<TensorClass>(i)))
+            .member("tensors", totals[i].tensors)
+            .member("bytes", totals[i].bytes)
+            .end_object();
+    }
+    json.end_array().member("tensors", all.tensors).member("bytes", all.bytes);
+    write_shards(json, checkpoint, hashes);
+    const auto list = [&](const char* name, const std::vector<std::string>& texts) {
+        json.key(name).begin_array();
+        for (const std::string& text : texts) json.value(text);
+        json.end_array();
+    };
+    list("unaccounted", unaccounted_names(checkpoint));
+    list("checks", checks_passed(checkpoint));
+    list("notes", checkpoint.notes());
+    json.member("tokenizer", !checkpoint.tokenizer_path().empty());
+    if (hashes) {
+        json.key("read")
+            .begin_object()
+            .member("bytes", hashes->bytes)
+            .member("seconds", hashes->seconds)
+            .member("gb_s", gigabytes_per_second(*hashes))
+            .member("engine", hashes->engine)
+            .end_object();
+    }
+    return json.end_object().text() + "\n";
+}
+
+int run_inspect(const InspectOptions& options) {
+    install_signals(SecondPress::leaves);
+    auto checkpoint = Checkpoint::open(options.checkpoint);
+    if (!checkpoint) return report_error(checkpoint.error());
+    std::optional<HashRun> hashes;
+    if (options.check) {
+        auto run = check_bytes(*checkpoint, options.ring);
+        if (!run) return report_error(run.error());
+        hashes = std::move(*run);
+    }
+    const HashRun* shown = hashes ? &*hashes : nullptr;
+    Output output(1);
+    const std::string text =
+        options.json ? inspect_json(*checkpoint, shown) : inspect_text(*checkpoint, shown);
+    if (auto written = output.write(text); !written) return report_error(written.error());
+    if (hashes) {
+        int code = exit_ok;
+        if (!options.hash_file.empty()) {
+            if (auto same = keep_or_compare(options.hash_file, *hashes); !same) {
+                code = report_error(same.error());
+            }
+        }
+        if (const int unreadable = report_unreadable(*hashes)) code = unreadable;
+        if (code != exit_ok) return code;
+    }
+    return output.reader_gone() ? exit_reader_gone : exit_ok;
+}
+
+int run_inspect(const Options& options) {
+    return run_inspect(
+        InspectOptions{{options.engine.locations, options.engine.revision, Access::direct, false},
+                       {options.engine.io, options.engine.ring_depth, 0},
+                       options.json,
+                       options.check,
+                       {}});
+}
+
+}  // namespace sluice

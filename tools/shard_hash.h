@@ -1,0 +1,49 @@
+// Reading every byte of a checkpoint and telling it from another by hashes: `inspect --check`.
+//
+// A hash file is text, one shard a line, in shard order:
+//     # sluice xxh3-64
+//     0123456789abcdef  2173768  model-00002-of-00012.safetensors
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "io/error.h"
+#include "io/ring.h"
+
+namespace sluice {
+
+struct ShardHash {
+    std::string name;  // of the file, without folder
+    uint64_t bytes = 0;
+    uint64_t hash = 0;           // XXH3 of the whole file
+    std::optional<Error> error;  // then `hash` is nothing
+};
+
+struct HashRun {
+    std::vector<ShardHash> shards;
+    std::string engine;  // of the ring, and why it is not io_uring
+    uint64_t bytes = 0;  // read
+    double seconds = 0;
+};
+
+// Reads shards one after the other through a ring, several blocks in flight. A shard that cannot be
+// read gets an error that names it and the offset; the others are read all the same. `progress` is
+// told bytes done and returns false to stop (Code::interrupted).
+Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& options,
+                            const std::function<bool(uint64_t)>& progress);
+
+std::string hash_file_text(const std::vector<ShardHash>& shards);
+Result<std::vector<ShardHash>> parse_hash_file(std::string_view text);
+
+// One line a difference: another hash, another size, a shard only here or only there. Shards with
+// an error are left out.
+std::vector<std::string> compare_hashes(const std::vector<ShardHash>& now,
+                                        const std::vector<ShardHash>& before);
+
+}  // namespace sluice
