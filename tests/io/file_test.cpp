@@ -235,6 +235,7 @@ TEST_CASE("interrupted for ever ends in an error") {
     CHECK(mentions(text, "EINTR"));
 }
 
+#ifndef __SANITIZE_THREAD__  // its record of 2 GiB of writes takes 8 GiB
 TEST_CASE("more than 2 GiB in one read") {
     const TempFolder folder;
     const auto path = folder.write("sparse", "");
@@ -256,12 +257,13 @@ TEST_CASE("more than 2 GiB in one read") {
         REQUIRE(mmap(static_cast<char*>(to) + at, window, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_FIXED, page, 0) != MAP_FAILED);
     }
-    const File file = opened(path, Access::buffered);
+    const File file = opened(path);
     REQUIRE(file.read(0, to, size));
     CHECK(std::string(static_cast<char*>(to) + size - 16, 16) == "the last 16bytes");
     munmap(to, mapped);
     close(page);
 }
+#endif
 
 TEST_CASE("identity tells a changed file from the same") {
     const TempFolder folder;
