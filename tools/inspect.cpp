@@ -94,21 +94,21 @@ void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashR
     for (const File& file : checkpoint.shards()) {
         width = std::max(width, printable(file.path().filename().string()).size());
     }
-    out +=
-        cat(padded("shard", width), right("size", 12), "  access    align  drive, file system\n");
+    out += cat(padded("shard", width), right("size", 12), "  access    align  ",
+               hashes ? padded("xxh3", 18) : "", "drive, file system\n");
     for (size_t i = 0; i < checkpoint.shards().size(); i++) {
         const File& file = checkpoint.shards()[i];
         const Mount mount = mount_of(file.path());
         const std::string drive = drive_of(file);
         out += cat(padded(printable(file.path().filename().string()), width),
                    right(size_text(file.size()), 12), "  ", padded(access_name(file.access()), 8),
-                   right(cat(file.alignment()), 7), "  ", drive, drive.empty() ? "" : ", ",
-                   printable(mount.type), " on ", printable(mount.point));
+                   right(cat(file.alignment()), 7), "  ");
         if (hashes) {
             const ShardHash& hash = hashes->shards[i];
-            out += hash.error ? "  unreadable" : cat("  ", checksum_text(hash.hash));
+            out += padded(hash.error ? "unreadable" : checksum_text(hash.hash), 18);
         }
-        out += '\n';
+        out += cat(drive, drive.empty() ? "" : ", ", printable(mount.type), " on ",
+                   printable(mount.point), "\n");
     }
 }
 
