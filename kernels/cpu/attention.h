@@ -140,7 +140,8 @@ static void run(const SparseAttention& op, Workspace& workspace) {
     while (heads > 4 && (int64_t)op.n * ((op.heads + heads - 1) / heads) < workspace.threads)
         heads /= 2;
     int64_t groups = (op.heads + heads - 1) / heads, items = op.n * groups;
-#pragma omp parallel for schedule(dynamic) num_threads(workspace.threads) if (items > 1)
+    bool small = op.n * op.heads * keys_max * op.dim <= small_work;
+#pragma omp parallel for schedule(dynamic) num_threads(workspace.threads) if (!small)
     for (int64_t item = 0; item < items; ++item) {
         auto scratch = AttentionScratch::place(memory + bytes * omp_get_thread_num(),
                                                padded_width(op.dim), keys_max);

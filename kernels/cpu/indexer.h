@@ -173,7 +173,8 @@ static void run(const IndexTopk& op, Workspace& workspace) {
     char* memory = (char*)reserve(workspace, bytes * workspace.threads);
     if (!memory) return;
     uint16_t* rank = (uint16_t*)op.scratch;
-#pragma omp parallel num_threads(workspace.threads)
+    int64_t work = visible_rows(op, op.n - 1) * op.n * op.heads * op.dim;
+#pragma omp parallel num_threads(workspace.threads) if (work > small_work)
     for (int64_t first = 0; first < op.n; first += slice) {
         auto scratch = IndexScratch::place(memory + bytes * omp_get_thread_num(), op.heads, width);
         int64_t queries = op.n - first < slice ? op.n - first : slice, end = 0;
