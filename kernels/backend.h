@@ -108,10 +108,15 @@ class Backend {
     virtual void run(const Route& op) = 0;
     virtual void run(const Swiglu& op) = 0;
     virtual void run(const RoutedExpert& op) = 0;
-    virtual void run(const RoutedExpertBatch& op) {
-        for (int32_t i = 0; i < op.count; ++i) run(op.items[i]);
-    }
+    virtual void run(const RoutedExpertBatch& op);
     virtual void run(const Combine& op) = 0;
+
+    virtual void run(const HyperStep& op);
+    virtual void run(const LinearFp8Pair& op);
+    virtual void run(const LatentFinish& op);
+    virtual void run(const RotatedAttention& op);
+    virtual void run(const GroupedOutputQuant& op);
+    virtual void run(const GateUp& op);
 };
 
 enum class CpuIsa { automatic, scalar, avx2, avx512 };

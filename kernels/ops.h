@@ -295,4 +295,56 @@ struct Combine {
     int32_t n, k, dim;
 };
 
+// ---- chains ------------------------------------------------------------------------------------
+//
+// Several of the operations above in a row, one launch where a device profits. A chain gives the
+// bits of its parts run one after another, which is what Backend does unless it has something
+// better.
+
+// Between two sub-layers, one row a token: y = Combine (if `combine.y`), h = HyperExpand (if
+// `expand.h`), then HyperMix, HyperCollapse, RmsNorm and ActQuant on it. The parts' inputs and
+// outputs are each other's where the names say so; expand writes the streams to mix.h, which is not
+// expand.h, and reads expand.h, unless they are the same.
+struct HyperStep {
+    Combine combine;     // y == null: none
+    HyperExpand expand;  // h == null: none
+    HyperMix mix;
+    HyperCollapse collapse;
+    RmsNorm norm;    // of collapse.x
+    ActQuant quant;  // of norm.y
+};
+
+// Two linears with the same activations and the same cols.
+struct LinearFp8Pair {
+    LinearFp8 a, b;
+};
+
+// The normed query latent with its quantised form, and the finished key of the window; `store.ring`
+// null: kept for later.
+struct LatentFinish {
+    RmsNorm query;
+    ActQuant query_quant;
+    RmsNorm key;
+    RopeRequant key_place;
+    WindowStore store;
+};
+
+// Queries rotated, attention, outputs rotated back. op.q is scratch afterwards.
+struct RotatedAttention {
+    RopeRequant query;  // in place on attention.q
+    SparseAttention attention;
+    RopeRequant back;  // in place on attention.out
+};
+
+struct GroupedOutputQuant {
+    GroupedOutput output;
+    ActQuant quant;
+};
+
+// Gate and up projections of one FP8 expert, SwiGLU and quantisation.
+struct GateUp {
+    LinearFp8 gate, up;
+    Swiglu swiglu;
+};
+
 }  // namespace sluice

@@ -66,7 +66,7 @@ Result<SelftestRow> try_case(Backend& backend, std::span<std::byte> memory, cons
         if (row.why.empty()) row.why = std::move(why);
     };
     std::vector<std::byte> largest;
-    for (int32_t n : {1024, 300, 65, 17, 1}) {
+    for (int32_t n : {1024, 300, 65, 17, 5, 1}) {
         if (n > most) continue;
         HostPlace host;
         std::vector<std::byte> want, first;
@@ -115,6 +115,7 @@ Result<std::vector<SelftestRow>> selftest(Backend& backend, const SelftestOption
     std::vector<SelftestRow> rows;
     auto cases = dense_cases();
     for (auto& c : sparse_cases()) cases.push_back(std::move(c));
+    for (auto& c : chain_cases()) cases.push_back(std::move(c));
     for (const auto& c : cases) {
         auto row = try_case(backend, {*memory, area_bytes}, c, options);
         if (!row) return tl::unexpected<Error>(row.error());

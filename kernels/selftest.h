@@ -1,7 +1,7 @@
 // Every kernel of a backend against kernels/reference, by value, on this machine's own device.
 //
-// Each operation gets inputs for its largest number of rows and is run at 1, 17, 65, 300 and 1024
-// rows, five times each:
+// Each operation gets inputs for its largest number of rows and is run at 1, 5, 17, 65, 300 and
+// 1024 rows, five times each:
 //   - values near the reference (equal to the last bit where the contract says so), NaN never
 //   passes,
 //   - the same bits in every repeat (a moving error is a race),

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/reference.h"
+#include "kernels/reference_backend.h"
 #include "kernels/selftest.h"
 
 namespace sluice::selftest_detail {
@@ -76,10 +76,11 @@ class HostPlace {
     }
     template <class Op>
     void run(const Op& op) {
-        reference::run(op);
+        backend_.run(op);
     }
-    void run(const RoutedExpertBatch& op) {
-        for (int32_t i = 0; i < op.count; ++i) reference::run(op.items[i]);
+    template <class Chain>
+    void run_parts(const Chain& op) {
+        backend_.run(op);
     }
     template <class T>
     void fetch(std::vector<std::byte>& to, const T* from, size_t count) {
@@ -88,6 +89,7 @@ class HostPlace {
     }
 
  private:
+    ReferenceBackend backend_;
     std::deque<std::vector<std::byte>> store_;
 };
 
@@ -116,6 +118,11 @@ class DevicePlace {
     template <class Op>
     void run(const Op& op) {
         if (!full_) backend_.run(op);
+    }
+    // A chain as the sum of its parts.
+    template <class Chain>
+    void run_parts(const Chain& op) {
+        if (!full_) backend_.Backend::run(op);
     }
     template <class T>
     void fetch(std::vector<std::byte>& to, const T* from, size_t count) {
@@ -165,5 +172,17 @@ Case make_case(std::string name, Values values, double limit, int32_t rows_max, 
 
 std::vector<Case> dense_cases();
 std::vector<Case> sparse_cases();
+std::vector<Case> chain_cases();
+
+RopeTable rope_of(auto& place, int32_t count, int32_t half) {
+    std::vector<float> cosines, sines;
+    for (int32_t p = 0; p < count; ++p)
+        for (int32_t i = 0; i < half; ++i) {
+            float angle = (float)p * std::pow(10000.0f, -(float)i / (float)half);
+            cosines.push_back((float)std::cos((double)angle));
+            sines.push_back((float)std::sin((double)angle));
+        }
+    return {place.in(cosines), place.in(sines), 0, count, half};
+}
 
 }  // namespace sluice::selftest_detail

@@ -7,17 +7,6 @@ namespace {
 constexpr int32_t most = 1024;
 constexpr double near = 1e-6;
 
-RopeTable rope_of(auto& place, int32_t count, int32_t half) {
-    std::vector<float> cosines, sines;
-    for (int32_t p = 0; p < count; ++p)
-        for (int32_t i = 0; i < half; ++i) {
-            float angle = (float)p * std::pow(10000.0f, -(float)i / (float)half);
-            cosines.push_back((float)std::cos((double)angle));
-            sines.push_back((float)std::sin((double)angle));
-        }
-    return {place.in(cosines), place.in(sines), 0, count, half};
-}
-
 Case act_quant() {
     auto x = Random(1).halves((size_t)most * 160);
     for (int i = 0; i < 32; ++i) x[i] = to_bf16(0.0f);  // an empty group takes the floor
@@ -159,11 +148,12 @@ Case hyper_expand(int32_t dim) {
     Random random(9);
     auto h = random.halves((size_t)most * 4 * dim), x = random.halves((size_t)most * dim);
     auto post = random.floats((size_t)most * 4), comb = random.floats((size_t)most * 16);
-    return make_case("HyperExpand", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
-        bf16* v = place.in(h);
-        place.run(HyperExpand{v, place.in(x), place.in(post), place.in(comb), n, 4, dim});
-        place.fetch(out, v, (size_t)n * 4 * dim);
-    });
+    return make_case(
+        "HyperExpand", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
+            bf16* v = place.in(h);
+            place.run(HyperExpand{v, place.in(x), place.in(post), place.in(comb), n, 4, dim});
+            place.fetch(out, v, (size_t)n * 4 * dim);
+        });
 }
 
 Case scale_bf16() {

@@ -1,10 +1,11 @@
-// SparseAttention: a block computes 16 heads of one query over its window and its selected rows.
+// SparseAttention and RotatedAttention: a block computes 16 heads of one query over its window and
+// its selected rows.
 //
 // 1. scores on tensor cores, a tile of 8 keys a warp, to shared memory; 2. per head maximum, exp,
 // denominator (keys in a constant order), probabilities rounded to bf16 in place; 3. probabilities
 // x keys on tensor cores, each warp its own columns, keys staged 16 at a time. Shared memory: 16
 // heads x keys fp32 + one key tile.
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/rope.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -49,8 +50,20 @@ __device__ inline uint4 load8(const bf16* v, int at, int dim) {
     return v && at < dim ? __ldg((const uint4*)(v + at)) : make_uint4(0, 0, 0, 0);
 }
 
-__device__ void scores(const SparseAttention& op, int query, int head0, const int64_t* keys,
-                       int count, int stride, float* s) {
+// Two bf16 of a word as a pair, turned.
+__device__ inline uint32_t turn_word(uint32_t word, const Turn& turn, int at) {
+    float a = __uint_as_float(word << 16), b = __uint_as_float(word & 0xffff0000u);
+    turn.apply(at, a, b);
+    return (__float_as_uint(a) >> 16) | (__float_as_uint(b) & 0xffff0000u);
+}
+__device__ inline uint4 turn8(uint4 v, const Turn& turn, int at) {
+    if (at + 8 <= turn.first) return v;
+    return make_uint4(turn_word(v.x, turn, at), turn_word(v.y, turn, at + 2),
+                      turn_word(v.z, turn, at + 4), turn_word(v.w, turn, at + 6));
+}
+
+__device__ void scores(const SparseAttention& op, const Turn& turn, int query, int head0,
+                       const int64_t* keys, int count, int stride, float* s) {
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     auto head_row = [&](int h) {
         return head0 + h < op.heads ? op.q + ((int64_t)query * op.heads + head0 + h) * op.dim
@@ -61,8 +74,10 @@ __device__ void scores(const SparseAttention& op, int query, int head0, const in
         const bf16* key = tile + g < count ? key_at(op, query, keys[tile + g]) : nullptr;
         float c[4] = {0, 0, 0, 0};
         for (int d = 0; d < op.dim; d += 32) {
-            uint4 a = load8(low, d + quad * 8, op.dim), b = load8(high, d + quad * 8, op.dim);
-            uint4 k = load8(key, d + quad * 8, op.dim);
+            int at = d + quad * 8;
+            uint4 a = turn8(load8(low, at, op.dim), turn, at),
+                  b = turn8(load8(high, at, op.dim), turn, at);
+            uint4 k = load8(key, at, op.dim);
             mma_bf16(c, a.x, b.x, a.y, b.y, k.x, k.y);
             mma_bf16(c, a.z, b.z, a.w, b.w, k.z, k.w);
         }
@@ -108,9 +123,9 @@ __device__ inline uint32_t pack(float low, float high) {
 
 // Columns per warp: dim / warps rounded up to 8; at most 8 tiles of 8 columns (dim <= 512).
 template <int tiles>
-__device__ void weighted_sum(const SparseAttention& op, int query, int head0, const int64_t* keys,
-                             int count, int stride, const float* s, const float* den, bf16* staged,
-                             int staged_stride) {
+__device__ void weighted_sum(const SparseAttention& op, const Turn& back, int query, int head0,
+                             const int64_t* keys, int count, int stride, const float* s,
+                             const float* den, bf16* staged, int staged_stride) {
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     float c[tiles][4] = {};
     for (int base = 0; base < count; base += key_tile) {
@@ -145,16 +160,25 @@ __device__ void weighted_sum(const SparseAttention& op, int query, int head0, co
         int column = (t * warps + w) * 8 + 2 * quad;
         if (column >= op.dim) continue;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            int h = g + (i / 2) * 8;
+        for (int i = 0; i < 2; ++i) {
+            int h = g + i * 8;
             if (head0 + h >= op.heads) continue;
-            op.out[((int64_t)query * op.heads + head0 + h) * op.dim + column + i % 2] =
-                to_bf16(c[t][i] / den[h]);
+            float a = round_bf16(c[t][2 * i] / den[h]), b = round_bf16(c[t][2 * i + 1] / den[h]);
+            back.apply(column, a, b);
+            bf16* out = op.out + ((int64_t)query * op.heads + head0 + h) * op.dim + column;
+            out[0] = to_bf16(a);
+            out[1] = to_bf16(b);
         }
     }
 }
 
-__global__ void __launch_bounds__(block) attention_kernel(SparseAttention op, Shape shape) {
+struct Rotation {
+    RopeTable rope;  // cos == null: none
+    int position;    // of query 0
+};
+
+__global__ void __launch_bounds__(block)
+    attention_kernel(SparseAttention op, Rotation rotation, Shape shape) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float den[head_tile];
     __shared__ int found;
@@ -164,14 +188,17 @@ __global__ void __launch_bounds__(block) attention_kernel(SparseAttention op, Sh
     auto* staged = (bf16*)(s + head_tile * stride);
     int query = blockIdx.x, head0 = blockIdx.y * head_tile;
     int count = list_keys(op, query, keys, &found);
-    scores(op, query, head0, keys, count, stride, s);
+    Turn turn = turn_of(rotation.rope, rotation.position + query, op.dim, false);
+    Turn back = turn;
+    back.inverse = true;
+    scores(op, turn, query, head0, keys, count, stride, s);
     __syncthreads();
     softmax(op, head0, count, ceil_div(count, key_tile) * key_tile, stride, s, den);
     __syncthreads();
     if (op.dim <= 128)
-        weighted_sum<2>(op, query, head0, keys, count, stride, s, den, staged, staged_stride);
+        weighted_sum<2>(op, back, query, head0, keys, count, stride, s, den, staged, staged_stride);
     else
-        weighted_sum<8>(op, query, head0, keys, count, stride, s, den, staged, staged_stride);
+        weighted_sum<8>(op, back, query, head0, keys, count, stride, s, den, staged, staged_stride);
 }
 
 }  // namespace
@@ -182,13 +209,26 @@ size_t attention_shared_bytes(int window, int k, int dim) {
            key_tile * (ceil_div(dim, 16) * 16 + 8) * sizeof(bf16);
 }
 
-void launch(const SparseAttention& op, cudaStream_t stream) {
+namespace {
+
+void launch(const SparseAttention& op, const Rotation& rotation, cudaStream_t stream) {
     if (!op.n) return;
     Shape shape{ceil_div(op.window + op.k, key_tile) * key_tile, ceil_div(op.dim, 16) * 16};
     size_t bytes = attention_shared_bytes(op.window, op.k, op.dim);
     cudaFuncSetAttribute(attention_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    attention_kernel<<<dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, stream>>>(op,
-                                                                                          shape);
+    attention_kernel<<<dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, stream>>>(
+        op, rotation, shape);
+}
+
+}  // namespace
+
+void launch(const SparseAttention& op, cudaStream_t stream) {
+    launch(op, Rotation{}, stream);
+}
+
+// The queries stay as they are: they are turned on the way to the matrix unit.
+void launch(const RotatedAttention& op, cudaStream_t stream) {
+    launch(op.attention, Rotation{op.query.rope, op.query.position}, stream);
 }
 
 }  // namespace sluice::cuda

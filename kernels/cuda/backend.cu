@@ -173,6 +173,26 @@ class CudaBackend final : public Backend {
         start("Combine", [&] { cuda::launch(op, compute_); });
     }
 
+    void run(const HyperStep& op) override {
+        need("HyperStep", cuda::hyper_workspace(op.mix.n));
+        chain("HyperStep", op, [&] { return cuda::launch(op, work_, compute_); });
+    }
+    void run(const LinearFp8Pair& op) override {
+        chain("LinearFp8Pair", op, [&] { return cuda::launch(op, compute_); });
+    }
+    void run(const LatentFinish& op) override {
+        chain("LatentFinish", op, [&] { return cuda::launch(op, compute_); });
+    }
+    void run(const GroupedOutputQuant& op) override {
+        chain("GroupedOutputQuant", op, [&] { return cuda::launch(op, compute_); });
+    }
+    void run(const GateUp& op) override {
+        chain("GateUp", op, [&] { return cuda::launch(op, compute_); });
+    }
+    void run(const RotatedAttention& op) override {
+        start("RotatedAttention", [&] { cuda::launch(op, compute_); });
+    }
+
  private:
     Result<void> open(const CudaOptions& options);
     Result<std::byte*> take(size_t bytes, std::string_view purpose);
@@ -194,6 +214,18 @@ class CudaBackend final : public Backend {
         launch();
         note(cudaGetLastError(), what);
         ++counters_.launches;
+    }
+    // One launch, or the parts one after another.
+    template <class Op, class Launch>
+    void chain(std::string_view what, const Op& op, const Launch& launch) {
+        bool done = false;
+        if (!failure_) done = launch();
+        if (done) {
+            note(cudaGetLastError(), what);
+            ++counters_.launches;
+        } else {
+            Backend::run(op);
+        }
     }
     Result<void> report() {
         if (!failure_) return {};

@@ -39,6 +39,48 @@ __device__ inline float warp_max(float x) {
     return x;
 }
 
+// max and any over `width` neighbouring lanes.
+template <int width>
+__device__ inline float group_max(float x) {
+#pragma unroll
+    for (int off = width / 2; off > 0; off >>= 1)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, off));
+    return x;
+}
+template <int width>
+__device__ inline bool group_any(bool x) {
+    unsigned votes = __ballot_sync(0xffffffffu, x);
+    unsigned lane = threadIdx.x % warp;
+    unsigned mask = width == 32 ? 0xffffffffu : ((1u << width) - 1) << (lane / width * width);
+    return (votes & mask) != 0;
+}
+
+// ActQuant of the 32 values of a warp: code of this lane's, scale byte of all.
+__device__ inline void quantise_lane(float v, uint8_t* code, uint8_t* scale) {
+    bool bad = group_any<32>(!is_finite(v));
+    float a = fmaxf(warp_max(fabsf(v)), 1e-4f);
+    uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
+    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    float q = fminf(fmaxf(v * inverse, -448.0f), 448.0f);
+    *code = bad ? 0 : float_to_e4m3(q);
+    *scale = byte;
+}
+// The same, stored: `at` is this lane's place among the codes.
+__device__ inline void store_lane(float v, const QuantRows& out, int64_t at) {
+    uint8_t code, scale;
+    quantise_lane(v, &code, &scale);
+    out.codes[at] = code;
+    if (threadIdx.x % warp == 0) out.scales[at / 32] = scale;
+}
+
+// SwiGLU with its clamps, NaN kept, rounded to bf16. `weight` may be null.
+__device__ inline float swiglu_value(float g, float u, const float* weight, float limit) {
+    g = g > limit ? limit : g;
+    u = u > limit ? limit : (u < -limit ? -limit : u);
+    float a = silu_f32(g) * u;
+    return round_bf16(weight ? *weight * a : a);
+}
+
 // Sum over the block, the same value in every thread. `shared` holds blockDim.x / 32 floats.
 __device__ inline float block_sum(float x, float* shared) {
     x = warp_sum(x);
@@ -161,6 +203,7 @@ void launch(const LinearFp8& op, cudaStream_t stream);
 void launch(const LinearBf16& op, cudaStream_t stream);
 void launch(const GroupedOutput& op, cudaStream_t stream);
 void launch(const HyperMix& op, Workspace& work, cudaStream_t stream);
+bool launch(const HyperStep& op, Workspace& work, cudaStream_t stream);
 void launch(const HyperCollapse& op, cudaStream_t stream);
 void launch(const HyperExpand& op, cudaStream_t stream);
 void launch(const SparseAttention& op, cudaStream_t stream);
@@ -175,6 +218,13 @@ void launch(const Swiglu& op, cudaStream_t stream);
 void launch(const RoutedExpert& op, Workspace& work, cudaStream_t stream);
 void launch(const RoutedExpertBatch& op, Workspace& work, cudaStream_t stream);
 void launch(const Combine& op, cudaStream_t stream);
+
+// Chains: false where this shape has no single launch, and nothing was done.
+bool launch(const LinearFp8Pair& op, cudaStream_t stream);
+bool launch(const LatentFinish& op, cudaStream_t stream);
+bool launch(const GroupedOutputQuant& op, cudaStream_t stream);
+bool launch(const GateUp& op, cudaStream_t stream);
+void launch(const RotatedAttention& op, cudaStream_t stream);
 
 // Any kernel of this build: asks the runtime whether it has code for the card.
 const void* any_kernel();

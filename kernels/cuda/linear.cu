@@ -229,12 +229,31 @@ __device__ inline void skinny_slice(const Job& job, int row0, int token0, int be
     }
 }
 
+// Adds the slices of `parts` results of 128 values, in ascending order, in place of the first.
+__device__ inline void add_slices(float* shared, int slices, int values) {
+    __syncthreads();
+    for (int at = threadIdx.x; at < values; at += blockDim.x) {
+        float total = shared[at];
+        for (int s = 1; s < slices; ++s) total = total + shared[s * values + at];
+        shared[at] = total;
+    }
+    __syncthreads();
+}
+
+// Place of (row, column) of a tile of 16 x 8 among its 128 values.
+__device__ inline int tile_place(int row, int column) {
+    return (row / 8 * 2 + column % 2) * warp + row % 8 * 4 + column / 2;
+}
+
+// A second matrix with the same activations may follow the first one's tiles.
 template <Kind kind, int tiles>
-__global__ void skinny_kernel(Job job) {
+__global__ void skinny_kernel(Job a, Job b, int a_tiles) {
     extern __shared__ float shared[];  // [slices][tiles][128]
+    const Job& job = (int)blockIdx.x < a_tiles ? a : b;
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
     int blocks = ceil_div(job.cols, 32), per_slice = ceil_div(blocks, slices);
-    int row0 = blockIdx.x * 16, token0 = blockIdx.y * tiles * 8;
+    int row0 = ((int)blockIdx.x < a_tiles ? blockIdx.x : blockIdx.x - a_tiles) * 16;
+    int token0 = blockIdx.y * tiles * 8;
     float sum[tiles][4] = {};
     skinny_slice<kind, tiles, 5>(job, row0, token0, w * per_slice, min(blocks, (w + 1) * per_slice),
                                  sum);
@@ -243,12 +262,54 @@ __global__ void skinny_kernel(Job job) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
             shared[(w * tiles + tile) * 128 + i * warp + lane] = sum[tile][i];
-    __syncthreads();
+    add_slices(shared, slices, tiles * 128);
     for (int at = threadIdx.x; at < tiles * 128; at += blockDim.x) {
-        float total = shared[at];
-        for (int s = 1; s < slices; ++s) total = total + shared[s * tiles * 128 + at];
         int tile = at / 128, i = at % 128 / warp, l = at % warp;
-        store(job, row0 + l / 4 + (i / 2) * 8, token0 + tile * 8 + 2 * (l % 4) + i % 2, total);
+        store(job, row0 + l / 4 + (i / 2) * 8, token0 + tile * 8 + 2 * (l % 4) + i % 2, shared[at]);
+    }
+}
+
+// ---- 32 output rows a block, quantised on the way out: up to 8 token rows
+// --------------------------
+
+// Rows row0 .. row0 + 31 of `count` jobs to shared [job][2][128], summed.
+template <Kind kind, int count>
+__device__ inline void rows32(const Job (&jobs)[count], int row0, float* shared) {
+    int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
+    int blocks = ceil_div(jobs[0].cols, 32), per_slice = ceil_div(blocks, slices);
+#pragma unroll
+    for (int m = 0; m < count * 2; ++m) {
+        float sum[1][4] = {};
+        skinny_slice<kind, 1, 5>(jobs[m / 2], row0 + m % 2 * 16, 0, w * per_slice,
+                                 min(blocks, (w + 1) * per_slice), sum);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) shared[(w * count * 2 + m) * 128 + i * warp + lane] = sum[0][i];
+    }
+    add_slices(shared, slices, count * 2 * 128);
+}
+
+__global__ void grouped_quant_kernel(Job job, QuantRows out) {
+    extern __shared__ float shared[];
+    int row0 = blockIdx.x * 32, lane = threadIdx.x % warp;
+    const Job jobs[1] = {job};
+    rows32<Kind::grouped, 1>(jobs, row0, shared);
+    for (int token = threadIdx.x / warp; token < job.n; token += blockDim.x / warp) {
+        float v = round_bf16(shared[lane / 16 * 128 + tile_place(lane % 16, token)]);
+        job.y_bf16[(int64_t)token * job.rows + row0 + lane] = to_bf16(v);
+        store_lane(v, out, (int64_t)token * job.rows + row0 + lane);
+    }
+}
+
+__global__ void gate_up_kernel(Job gate, Job up, QuantRows out, const float* weights, float limit) {
+    extern __shared__ float shared[];
+    int row0 = blockIdx.x * 32, lane = threadIdx.x % warp;
+    const Job jobs[2] = {gate, up};
+    rows32<Kind::fp8, 2>(jobs, row0, shared);
+    for (int token = threadIdx.x / warp; token < gate.n; token += blockDim.x / warp) {
+        int at = lane / 16 * 128 + tile_place(lane % 16, token);
+        float g = round_bf16(shared[at]), u = round_bf16(shared[256 + at]);
+        store_lane(swiglu_value(g, u, weights ? weights + token : nullptr, limit), out,
+                   (int64_t)token * gate.rows + row0 + lane);
     }
 }
 
@@ -318,7 +379,7 @@ void skinny(const Job& job, cudaStream_t stream) {
     int slices = slices_of(job.cols);
     dim3 grid(ceil_div(job.rows, 16), ceil_div(job.n, tiles * 8));
     skinny_kernel<kind, tiles>
-        <<<grid, slices * warp, slices * tiles * 128 * sizeof(float), stream>>>(job);
+        <<<grid, slices * warp, slices * tiles * 128 * sizeof(float), stream>>>(job, job, grid.x);
 }
 
 template <Kind kind>
@@ -337,9 +398,7 @@ void linear(const Job& job, cudaStream_t stream) {
         skinny<kind, 2>(job, stream);
 }
 
-}  // namespace
-
-void launch(const LinearFp8& op, cudaStream_t stream) {
+Job job_of(const LinearFp8& op) {
     Job job{};
     job.codes = op.w.codes;
     job.w_scales = op.w.scales;
@@ -350,7 +409,27 @@ void launch(const LinearFp8& op, cudaStream_t stream) {
     job.cols = job.x_stride = op.w.cols;
     job.n = op.n;
     job.group_rows = ceil_div(op.w.rows, 32) * 32;
-    linear<Kind::fp8>(job, stream);
+    return job;
+}
+
+Job job_of(const GroupedOutput& op) {
+    Job job{};
+    job.codes = op.w.codes;
+    job.w_scales = op.w.scales;
+    job.x = op.o;
+    job.y_bf16 = op.t;
+    job.rows = op.w.rows;
+    job.cols = op.w.cols;
+    job.n = op.n;
+    job.x_stride = op.groups * op.w.cols;
+    job.group_rows = op.w.rows / op.groups;
+    return job;
+}
+
+}  // namespace
+
+void launch(const LinearFp8& op, cudaStream_t stream) {
+    linear<Kind::fp8>(job_of(op), stream);
 }
 
 void launch(const LinearBf16& op, cudaStream_t stream) {
@@ -366,20 +445,45 @@ void launch(const LinearBf16& op, cudaStream_t stream) {
     linear<Kind::bf16>(job, stream);
 }
 
-// A tile of 16 rows must lie in one group: groups whose rank is no multiple of 16 are launched one
-// by one.
+// A tile of 16 rows lies in one group: the rank is a multiple of 16 (checked when shapes are
+// reserved).
 void launch(const GroupedOutput& op, cudaStream_t stream) {
-    Job job{};
-    job.codes = op.w.codes;
-    job.w_scales = op.w.scales;
-    job.x = op.o;
-    job.y_bf16 = op.t;
-    job.rows = op.w.rows;
-    job.cols = op.w.cols;
-    job.n = op.n;
-    job.x_stride = op.groups * op.w.cols;
-    job.group_rows = op.w.rows / op.groups;
-    linear<Kind::grouped>(job, stream);
+    linear<Kind::grouped>(job_of(op), stream);
+}
+
+// True if one launch can do it: few token rows, the same activations.
+bool launch(const LinearFp8Pair& op, cudaStream_t stream) {
+    if (op.a.n > 8 || op.a.n != op.b.n || op.a.w.cols != op.b.w.cols ||
+        op.a.x.codes != op.b.x.codes)
+        return false;
+    if (!op.a.n) return true;
+    int tiles = ceil_div(op.a.w.rows, 16), slices = slices_of(op.a.w.cols);
+    skinny_kernel<Kind::fp8, 1>
+        <<<tiles + ceil_div(op.b.w.rows, 16), slices * warp, slices * 128 * sizeof(float),
+           stream>>>(job_of(op.a), job_of(op.b), tiles);
+    return true;
+}
+
+bool launch(const GroupedOutputQuant& op, cudaStream_t stream) {
+    Job job = job_of(op.output);
+    if (job.n > 8 || job.group_rows % 32 || op.quant.x != op.output.t) return false;
+    int slices = slices_of(job.cols);
+    if (job.n)
+        grouped_quant_kernel<<<job.rows / 32, slices * warp, slices * 256 * sizeof(float),
+                               stream>>>(job, op.quant.out);
+    return true;
+}
+
+bool launch(const GateUp& op, cudaStream_t stream) {
+    Job gate = job_of(op.gate), up = job_of(op.up);
+    if (gate.n > 8 || gate.rows % 32 || gate.rows != up.rows || gate.cols != up.cols ||
+        op.swiglu.gate != op.gate.y)
+        return false;
+    int slices = slices_of(gate.cols);
+    if (gate.n)
+        gate_up_kernel<<<gate.rows / 32, slices * warp, slices * 512 * sizeof(float), stream>>>(
+            gate, up, op.swiglu.out, op.swiglu.weights, op.swiglu.limit);
+    return true;
 }
 
 }  // namespace sluice::cuda

@@ -165,19 +165,9 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
         for (int off = 4; off > 0; off >>= 1) y[r] = y[r] + __shfl_xor_sync(0xffffffffu, y[r], off);
 }
 
-// SwiGLU and quantisation of 32 values in a warp.
 __device__ inline void swiglu_lane(float g, float u, const float* weight, float limit,
                                    uint8_t* code, uint8_t* scale) {
-    g = g > limit ? limit : g;
-    u = u > limit ? limit : (u < -limit ? -limit : u);
-    float a = silu_f32(g) * u;
-    if (weight) a = *weight * a;
-    a = round_bf16(a);
-    bool bad = __any_sync(0xffffffffu, !is_finite(a));
-    uint8_t byte = bad ? 255 : e8m0_ceil(fmaxf(warp_max(fabsf(a)), 1e-4f) * (1.0f / 448.0f));
-    float q = bad ? 0.0f : fminf(fmaxf(a * exp2i(127 - (int)byte), -448.0f), 448.0f);
-    *code = bad ? 0 : float_to_e4m3(q);
-    *scale = byte;
+    quantise_lane(swiglu_value(g, u, weight, limit), code, scale);
 }
 
 constexpr int row_block = 256;

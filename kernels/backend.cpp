@@ -1,0 +1,57 @@
+// Chains as the sum of their parts.
+#include "kernels/backend.h"
+
+namespace sluice {
+
+void Backend::run(const RoutedExpertBatch& op) {
+    for (int32_t i = 0; i < op.count; ++i) run(op.items[i]);
+}
+
+void Backend::run(const HyperStep& op) {
+    if (op.combine.y) run(op.combine);
+    if (op.expand.h) {
+        HyperExpand expand = op.expand;
+        if (op.mix.h != expand.h) {
+            size_t bytes = (size_t)expand.n * expand.hc * expand.dim * sizeof(bf16);
+            copy(const_cast<bf16*>(op.mix.h), expand.h, bytes);
+            expand.h = const_cast<bf16*>(op.mix.h);
+        }
+        run(expand);
+    }
+    run(op.mix);
+    run(op.collapse);
+    run(op.norm);
+    run(op.quant);
+}
+
+void Backend::run(const LinearFp8Pair& op) {
+    run(op.a);
+    run(op.b);
+}
+
+void Backend::run(const LatentFinish& op) {
+    run(op.query);
+    run(op.query_quant);
+    run(op.key);
+    run(op.key_place);
+    if (op.store.ring) run(op.store);
+}
+
+void Backend::run(const RotatedAttention& op) {
+    run(op.query);
+    run(op.attention);
+    run(op.back);
+}
+
+void Backend::run(const GroupedOutputQuant& op) {
+    run(op.output);
+    run(op.quant);
+}
+
+void Backend::run(const GateUp& op) {
+    run(op.gate);
+    run(op.up);
+    run(op.swiglu);
+}
+
+}  // namespace sluice
