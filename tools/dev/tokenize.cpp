@@ -2,10 +2,11 @@
 //
 //     tokenize TOKENIZER.json [--added] < texts > ids
 //     tokenize TOKENIZER.json --map VOCAB DISTINCT > map
+//     tokenize TOKENIZER.json --unassigned > code points
 //
 // Texts come as 4 bytes of length, little endian, then the bytes. One line of ids a text. --added
 // reads added tokens in the text as such. --map prints the Engram map of a vocabulary, an id a
-// line.
+// line. --unassigned prints the code points that the pattern library knows no character for.
 
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "engine/engram_hash.h"
+#include "engine/split_regex.h"
 #include "engine/tokenizer.h"
+#include "engine/utf8.h"
 
 namespace {
 
@@ -33,6 +36,32 @@ void print_ids(const std::vector<int32_t>& ids, char between) {
     std::puts(line.c_str());
 }
 
+int print_unassigned() {
+    const auto regex = sluice::SplitRegex::compile("\\p{Cn}");
+    if (!regex) return report(regex.error());
+    sluice::SplitRegex::Scratch scratch;
+    std::vector<std::string_view> pieces;
+    for (char32_t c = 0; c <= 0x10ffff; c++) {
+        if (c >= 0xd800 && c < 0xe000) continue;
+        std::string text = "a";
+        sluice::append_utf8(text, c);
+        pieces.clear();
+        regex->split(text, scratch, pieces);
+        if (pieces.size() == 2) std::printf("%u\n", static_cast<unsigned>(c));
+    }
+    return 0;
+}
+
+int print_map(const sluice::Tokenizer& tokenizer, int vocab, int distinct) {
+    sluice::ModelConfig config{};
+    config.vocab = vocab;
+    config.engram_compressed_vocab = distinct;
+    const auto map = sluice::compressed_token_map(tokenizer, config);
+    if (!map) return report(map.error());
+    print_ids(*map, '\n');
+    return 0;
+}
+
 bool read_text(std::string& text) {
     unsigned char head[4];
     if (std::fread(head, 1, 4, stdin) != 4) return false;
@@ -44,21 +73,17 @@ bool read_text(std::string& text) {
 
 int main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: tokenize TOKENIZER.json [--added | --map VOCAB DISTINCT]\n");
+        std::fprintf(
+            stderr,
+            "usage: tokenize TOKENIZER.json [--added | --map VOCAB DISTINCT | --unassigned]\n");
         return 2;
     }
     const auto tokenizer = sluice::Tokenizer::load(argv[1]);
     if (!tokenizer) return report(tokenizer.error());
     const std::string_view mode = argc > 2 ? argv[2] : "";
-    if (mode == "--map" && argc == 5) {
-        sluice::ModelConfig config{};
-        config.vocab = std::atoi(argv[3]);
-        config.engram_compressed_vocab = std::atoi(argv[4]);
-        const auto map = sluice::compressed_token_map(*tokenizer, config);
-        if (!map) return report(map.error());
-        print_ids(*map, '\n');
-        return 0;
-    }
+    if (mode == "--map" && argc == 5)
+        return print_map(*tokenizer, std::atoi(argv[3]), std::atoi(argv[4]));
+    if (mode == "--unassigned") return print_unassigned();
     for (std::string text; read_text(text);) {
         print_ids(mode == "--added" ? tokenizer->encode_with_added(text) : tokenizer->encode(text),
                   ' ');
