@@ -19,6 +19,7 @@ __global__ void route_kernel(Route op, const float* z) {
         bad |= biased[e] != biased[e];
     }
     bad = __any_sync(0xffffffffu, bad);
+    __syncwarp();
     float sum = 0.0f, mine = 0.0f;
     for (int i = 0; i < op.k; ++i) {
         float best = -INFINITY;
