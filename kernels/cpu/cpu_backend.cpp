@@ -4,7 +4,6 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/table.h"
-#include "kernels/reference.h"
 
 namespace sluice {
 namespace cpu {
@@ -57,6 +56,7 @@ class CpuBackend final : public Backend {
     }
     Result<void> synchronize() override { return workspace_.state; }
 
+    using Backend::run;  // the chains, as the sum of their parts
     void run(const ActQuant& op) override { table_.act_quant(op, workspace_); }
     void run(const RopeRequant& op) override { table_.rope_requant(op, workspace_); }
     void run(const RmsNorm& op) override { table_.rms_norm(op, workspace_); }
@@ -66,27 +66,19 @@ class CpuBackend final : public Backend {
     void run(const HyperMix& op) override { table_.hyper_mix(op, workspace_); }
     void run(const HyperCollapse& op) override { table_.hyper_collapse(op, workspace_); }
     void run(const HyperExpand& op) override { table_.hyper_expand(op, workspace_); }
-    void run(const SparseAttention& op) override { call(table_.sparse_attention, op); }
-    void run(const WindowStore& op) override { call(table_.window_store, op); }
-    void run(const CompressPool& op) override { call(table_.compress_pool, op); }
-    void run(const IndexTopk& op) override { call(table_.index_topk, op); }
+    void run(const SparseAttention& op) override { table_.sparse_attention(op, workspace_); }
+    void run(const WindowStore& op) override { table_.window_store(op, workspace_); }
+    void run(const CompressPool& op) override { table_.compress_pool(op, workspace_); }
+    void run(const IndexTopk& op) override { table_.index_topk(op, workspace_); }
     void run(const ScaleBf16& op) override { table_.scale_bf16(op, workspace_); }
-    void run(const EngramGather& op) override { call(table_.engram_gather, op); }
-    void run(const EngramGate& op) override { call(table_.engram_gate, op); }
-    void run(const Route& op) override { call(table_.route, op); }
-    void run(const Swiglu& op) override { call(table_.swiglu, op); }
-    void run(const RoutedExpert& op) override { call(table_.routed_expert, op); }
-    void run(const Combine& op) override { call(table_.combine, op); }
+    void run(const EngramGather& op) override { table_.engram_gather(op, workspace_); }
+    void run(const EngramGate& op) override { table_.engram_gate(op, workspace_); }
+    void run(const Route& op) override { table_.route(op, workspace_); }
+    void run(const Swiglu& op) override { table_.swiglu(op, workspace_); }
+    void run(const RoutedExpert& op) override { table_.routed_expert(op, workspace_); }
+    void run(const Combine& op) override { table_.combine(op, workspace_); }
 
  private:
-    template <class Op>
-    void call(Run<Op> body, const Op& op) {
-        if (body)
-            body(op, workspace_);
-        else
-            reference::run(op);
-    }
-
     CpuIsa isa_;
     const Table& table_;
     OwnedWorkspace workspace_;

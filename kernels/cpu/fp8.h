@@ -129,6 +129,7 @@ static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t st
         f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));
         SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
             const uint8_t* c = codes + (size_t)r * w.cols + 32 * b;
+            __builtin_prefetch(c + (size_t)rows * w.cols);  // the same place of the next rows
             check.see(c);
             CodeLanes v = decode(c);
             SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
@@ -169,6 +170,7 @@ static void decode_panel(const Fp8Matrix& w, int32_t row, int32_t rows, int32_t 
         int32_t from = row + (r < rows ? r : rows - 1);
         const uint8_t* codes = w.codes + (size_t)from * w.cols + 32 * block;
         for (int32_t b = 0; b < blocks; ++b) {
+            __builtin_prefetch(codes + (size_t)panel_rows * w.cols + 32 * b);
             check.see(codes + 32 * b);
             CodeLanes v = decode(codes + 32 * b);
             f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));

@@ -16,7 +16,11 @@ static void mix_rows(const float* fn, const bf16* u, int32_t width, float* m, in
         sum[t][r] = zero();
     auto step = [&](int32_t k, auto fetch_f, auto fetch_u) __attribute__((always_inline)) {
         f32x16 f[rows];
-        SLUICE_UNROLL for (int r = 0; r < rows; ++r) f[r] = fetch_f(fn + (size_t)r * width + k);
+        SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
+            const float* at = fn + (size_t)r * width + k;
+            if (tokens > 1) __builtin_prefetch(at + (size_t)rows * width);  // the next rows
+            f[r] = fetch_f(at);
+        }
         SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
             f32x16 x = fetch_u(u + (size_t)t * width + k);
             SLUICE_UNROLL for (int r = 0; r < rows; ++r) sum[t][r] = sum[t][r] + f[r] * x;
@@ -101,10 +105,19 @@ static void run(const HyperMix& op, Workspace& workspace) {
         for (int64_t item = 0; item < items; ++item) {
             int32_t token = (int32_t)(item / bands) * group, row = (int32_t)(item % bands) * rows;
             int32_t count = mixes - row < rows ? mixes - row : rows;
-            if (token + group <= op.n)
-                mix_range<group>(op, token, row, count, m);
-            else
-                for (; token < op.n; ++token) mix_range<1>(op, token, row, count, m);
+            switch (op.n - token) {
+                case 1:
+                    mix_range<1>(op, token, row, count, m);
+                    break;
+                case 2:
+                    mix_range<2>(op, token, row, count, m);
+                    break;
+                case 3:
+                    mix_range<3>(op, token, row, count, m);
+                    break;
+                default:
+                    mix_range<group>(op, token, row, count, m);
+            }
         }
 #pragma omp for
         for (int32_t i = 0; i < op.n; ++i) mix_token(op, i, m + (size_t)i * mixes);

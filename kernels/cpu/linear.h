@@ -116,7 +116,9 @@ static void bf16_part(const bf16* w, const bf16* x, int32_t cols, int32_t first,
         vf v[tokens];
         SLUICE_UNROLL for (int t = 0; t < tokens; ++t) v[t] = load_part(x + (size_t)t * cols + k);
         SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
-            vf u = load_part(w + (size_t)r * cols + k);
+            const bf16* at = w + (size_t)r * cols + k;
+            if (tokens <= 2) __builtin_prefetch(at + (size_t)rows * cols);  // the next rows
+            vf u = load_part(at);
             SLUICE_UNROLL for (int t = 0; t < tokens; ++t) sum[r][t] = sum[r][t] + u * v[t];
         }
     }
