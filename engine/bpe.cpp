@@ -37,7 +37,8 @@ void Bpe::propose(Scratch& scratch, int32_t left) const {
 }
 
 void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
-    auto& [symbols, heap] = scratch;
+    std::vector<Symbol>& symbols = scratch.symbols;
+    std::vector<Candidate>& heap = scratch.heap;
     symbols.clear();
     heap.clear();
     const auto count = static_cast<int32_t>(piece.size());

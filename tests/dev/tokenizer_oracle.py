@@ -8,8 +8,8 @@ TOKENIZE is the development program of that name. Needs the PyPI packages `token
 seed: a mixed corpus and N random Unicode scalar values (a million unless told otherwise). Plain
 encoding is compared with a Hugging Face tokenizer without added tokens, encoding with added tokens
 with the whole one. Left out are exactly the code points that our pattern library's Unicode has no
-character for and Hugging Face's has: their number is printed. The Engram map of the full-size vocabulary is compared with one computed by
-Hugging Face's normalizers. Exit status 1 if anything differs.
+character for and Hugging Face's has: their number is printed. The Engram maps are compared with
+those computed by Hugging Face's normalizers. Exit status 1 if anything differs.
 """
 import argparse
 import hashlib
@@ -180,7 +180,8 @@ def engram_map(path, size):
     """The map by Hugging Face's normalizers."""
     steps = normalizers.Sequence([
         normalizers.NFKC(), normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(),
-        normalizers.Replace(Regex(r"[ \t\r\n]+"), " "), normalizers.Replace(Regex(r"^ $"), "\ue000"),
+        normalizers.Replace(Regex(r"[ \t\r\n]+"), " "),
+        normalizers.Replace(Regex(r"^ $"), "\ue000"),
         normalizers.Strip(), normalizers.Replace("\ue000", " ")])
     whole = json.loads(path.read_text(encoding="utf-8"))
     strings = {i: t for t, i in whole["model"]["vocab"].items()}
@@ -204,7 +205,8 @@ def compare_map(program, path, size, distinct, label):
     got = [int(i) for i in run.stdout.split()]
     wrong = [i for i in range(size) if got[i] != expected[i]]
     digest = hashlib.sha256(struct.pack(f"<{size}i", *got)).hexdigest()
-    print(f"{label}, Engram map: {size} ids, {count} distinct, {len(wrong)} differ, SHA-256 {digest}")
+    print(f"{label}, Engram map: {size} ids, {count} distinct, {len(wrong)} differ")
+    print(f"  SHA-256 {digest}")
     return len(wrong) + (count != distinct)
 
 

@@ -66,9 +66,10 @@ struct Conversation {
 };
 
 // What each conversation is as one string of the model's chat encoding.
-std::vector<Conversation> conversations() {
-    const std::string eos = kEos, effort = cat("<｜System｜>", kEffort75);
-    const PromptOptions chat;
+const std::string eos = kEos, effort = cat("<｜System｜>", kEffort75);
+const PromptOptions chat;
+
+std::vector<Conversation> plain_conversations() {
     return {
         {{user("Hi")}, chat, "<｜User｜>Hi<｜Assistant｜></think>"},
         {{user("A"), assistant("B"), user("C")},
@@ -107,6 +108,11 @@ std::vector<Conversation> conversations() {
          chat,
          "<｜System｜>AB" + eos + "<｜User｜>C<｜Assistant｜></think>"},
         {{user("A"), user("B")}, chat, "<｜User｜>A<｜User｜>B<｜Assistant｜></think>"},
+    };
+}
+
+std::vector<Conversation> longer_conversations() {
+    return {
         // Reasoning of earlier turns: dropped, kept, never in chat mode.
         {{user("A"), assistant("B", "r"), user("C")},
          thinking(),
@@ -227,7 +233,9 @@ TEST_CASE("prompt: ids of every golden trace") {
 }
 
 TEST_CASE("prompt: ids are those of the one string of the encoding") {
-    for (const Conversation& conversation : conversations()) {
+    auto conversations = plain_conversations();
+    for (const Conversation& more : longer_conversations()) conversations.push_back(more);
+    for (const Conversation& conversation : conversations) {
         CAPTURE(conversation.expected);
         const Ids ids = encode(conversation.messages, conversation.options);
         CHECK(tiny().decode(ids) == kBos + conversation.expected);
