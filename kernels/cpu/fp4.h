@@ -10,8 +10,10 @@
 //                  the last digit, within +-4, times 16: its sums then weigh 4096, a 16-bit factor.
 //   scalar         two 16-bit digits, base 1024, in column order; no bias.
 //
-// A group is what one pass handles: four vectors of codes, transposed by the additions that reduce
-// them, so that scales are applied to all its blocks at once.
+// A group is what one step handles: four vectors of codes, transposed by the additions that reduce
+// them, so that scales are applied to all its blocks at once. One row of activations streams the
+// codes past digits that stay in L1; several share the looked-up weights of a group, whose digits
+// stay in L1 while they pass over a panel of weight rows.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -90,198 +92,154 @@ SLUICE_LANE void clear_blocks(const DigitRows& row, int64_t first, int64_t end) 
     memset(row.scale + first, 0, (end - first) * sizeof(float));
 }
 
+// GroupWeights: a group of a row of w, looked up. load_group() takes `left` blocks, the others
+// become weights without effect. add_group() adds the group's terms for one row of x.
+
 #if defined(__AVX512VNNI__)
 
-using Ints = __m512i;
-using Floats = __m512;
-
-struct Nibbles {
-    __m512i low, high;
+using Lanes = __m256;
+struct GroupWeights {
+    __m512i low[4], high[4];
+    __m512 scale;
 };
-SLUICE_LANE Nibbles load_weights(const uint8_t* codes, int64_t blocks) {
+
+SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales, int64_t left) {
     __m512i table = _mm512_broadcast_i32x4(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     __m512i mask = _mm512_set1_epi8(15);
-    __m512i c = blocks >= 4 ? _mm512_loadu_si512(codes)
-                            : _mm512_maskz_loadu_epi8(((__mmask64)1 << (16 * blocks)) - 1, codes);
-    return {_mm512_shuffle_epi8(table, _mm512_and_si512(c, mask)),
-            _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask))};
-}
-
-struct Digits {
-    __m512i d[6];
-};
-SLUICE_LANE Digits load_digits(const int8_t* from) {
-    Digits x;
-#pragma GCC unroll 6
-    for (int i = 0; i < 6; i++) x.d[i] = _mm512_load_si512(from + 64 * i);
-    return x;
-}
-
-SLUICE_LANE Ints multiply(const Nibbles& w, const Digits& x) {
-    __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w.low, x.d[4]);
-    sum = _mm512_slli_epi32(_mm512_dpbusd_epi32(sum, w.high, x.d[5]), 8);
-    sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, w.low, x.d[2]), w.high, x.d[3]);
-    sum = _mm512_slli_epi32(sum, 8);
-    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, w.low, x.d[0]), w.high, x.d[1]);
-}
-
-SLUICE_LANE Ints add_pairs(Ints a, Ints b) {
-    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-}
-SLUICE_LANE Ints block_sums(const Ints (&v)[4]) {
-    Ints a = add_pairs(v[0], v[1]), b = add_pairs(v[2], v[3]);
-    a = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-    return _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), a);
-}
-
-SLUICE_LANE Floats load_scales(const uint8_t* bytes, int64_t blocks) {
-    __m128i e = blocks >= 16 ? _mm_loadu_si128((const __m128i*)bytes)
-                             : _mm_maskz_loadu_epi8((__mmask16)((1u << blocks) - 1), bytes);
+    GroupWeights w;
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+        int64_t blocks = left - 4 * v;
+        __m512i c;
+        if (blocks >= 4)
+            c = _mm512_loadu_si512(codes + 64 * v);
+        else
+            c = _mm512_maskz_loadu_epi8(blocks > 0 ? ((__mmask64)1 << (16 * blocks)) - 1 : 0,
+                                        codes + 64 * v);
+        w.low[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(c, mask));
+        w.high[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask));
+    }
+    __m128i e = left >= 16 ? _mm_loadu_si128((const __m128i*)scales)
+                           : _mm_maskz_loadu_epi8((__mmask16)((1u << left) - 1), scales);
     // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
     __mmask16 special =
         _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8((char)254));
     __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23);
     bits = _mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(0x00400000));
-    return _mm512_castsi512_ps(bits);
+    w.scale = _mm512_castsi512_ps(bits);
+    return w;
 }
 
-SLUICE_LANE __m256 add_terms(__m256 lanes, Ints sums, const int32_t* bias, const float* scale,
-                             Floats w_scale) {
-    Ints exact = _mm512_sub_epi32(sums, _mm512_load_si512(bias));
-    __m512 term = _mm512_mul_ps(_mm512_cvtepi32_ps(exact), _mm512_load_ps(scale));
-    term = _mm512_mul_ps(term, w_scale);
+SLUICE_LANE __m512i multiply(__m512i low, __m512i high, const int8_t* digits) {
+    auto digit = [=](int i) __attribute__((always_inline)) {
+        return _mm512_load_si512(digits + 64 * i);
+    };
+    __m512i sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), low, digit(4));
+    sum = _mm512_slli_epi32(_mm512_dpbusd_epi32(sum, high, digit(5)), 8);
+    sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, low, digit(2)), high, digit(3));
+    sum = _mm512_slli_epi32(sum, 8);
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, low, digit(0)), high, digit(1));
+}
+
+SLUICE_LANE __m512i add_pairs(__m512i a, __m512i b) {
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+
+SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows& x, int64_t b) {
+    __m512i v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+        v[i] = multiply(w.low[i], w.high[i], x.digits + (b + 4 * i) * digit_stride);
+    __m512i even = add_pairs(v[0], v[1]), odd = add_pairs(v[2], v[3]);
+    __m512i sums =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd));
+    sums = _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
+    __m512i exact = _mm512_sub_epi32(sums, _mm512_load_si512(x.bias + b));
+    __m512 term = _mm512_mul_ps(_mm512_cvtepi32_ps(exact), _mm512_load_ps(x.scale + b));
+    term = _mm512_mul_ps(term, w.scale);
     lanes = _mm256_add_ps(lanes, _mm512_castps512_ps256(term));
-    return _mm256_add_ps(lanes, _mm512_extractf32x8_ps(term, 1));
+    lanes = _mm256_add_ps(lanes, _mm512_extractf32x8_ps(term, 1));
 }
 
 #elif defined(__AVX2__)
 
-using Ints = __m256i;
-using Floats = __m256;
-
-struct Nibbles {
-    __m256i low, high;
+using Lanes = __m256;
+struct GroupWeights {
+    __m256i low[4], high[4];
+    __m256 scale;
 };
-SLUICE_LANE Nibbles load_weights(const uint8_t* codes, int64_t blocks) {
+
+SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales, int64_t left) {
     __m256i table = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     __m256i mask = _mm256_set1_epi8(15);
-    __m256i c = blocks >= 2 ? _mm256_loadu_si256((const __m256i*)codes)
-                            : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i*)codes));
-    return {_mm256_shuffle_epi8(table, _mm256_and_si256(c, mask)),
-            _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(c, 4), mask))};
-}
-
-struct Digits {
-    __m256i d[6];
-};
-SLUICE_LANE Digits load_digits(const int8_t* from) {
-    Digits x;
-#pragma GCC unroll 6
-    for (int i = 0; i < 6; i++) x.d[i] = _mm256_load_si256((const __m256i*)from + i);
-    return x;
-}
-
-// 24 * 128 * 4 fits 16 bits.
-SLUICE_LANE __m256i multiply_digit(const Nibbles& w, __m256i even, __m256i odd) {
-    return _mm256_add_epi16(_mm256_maddubs_epi16(w.low, even), _mm256_maddubs_epi16(w.high, odd));
-}
-SLUICE_LANE Ints multiply(const Nibbles& w, const Digits& x) {
-    __m256i d0 = _mm256_madd_epi16(multiply_digit(w, x.d[0], x.d[1]), _mm256_set1_epi16(1));
-    __m256i d1 = _mm256_madd_epi16(multiply_digit(w, x.d[2], x.d[3]), _mm256_set1_epi16(256));
-    __m256i d2 = _mm256_madd_epi16(multiply_digit(w, x.d[4], x.d[5]), _mm256_set1_epi16(4096));
-    return _mm256_add_epi32(_mm256_add_epi32(d0, d1), d2);
-}
-
-SLUICE_LANE Ints add_pairs(Ints a, Ints b) {
-    return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-}
-SLUICE_LANE Ints block_sums(const Ints (&v)[4]) {
-    Ints a = add_pairs(v[0], v[1]), b = add_pairs(v[2], v[3]);
-    a = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-    return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-SLUICE_LANE Floats load_scales(const uint8_t* bytes, int64_t blocks) {
-    uint8_t some[8] = {};
-    if (blocks < 8) {
-        memcpy(some, bytes, blocks);
-        bytes = some;
+    uint8_t last_codes[128] = {}, last_scales[8] = {};
+    if (left < 8) {
+        memcpy(last_codes, codes, left * 16);
+        memcpy(last_scales, scales, left);
+        codes = last_codes;
+        scales = last_scales;
     }
-    __m128i e = _mm_loadl_epi64((const __m128i*)bytes);
+    GroupWeights w;
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+        __m256i c = _mm256_loadu_si256((const __m256i*)codes + v);
+        w.low[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(c, mask));
+        w.high[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(c, 4), mask));
+    }
+    __m128i e = _mm_loadl_epi64((const __m128i*)scales);
     // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
     __m128i less = _mm_sub_epi8(e, _mm_set1_epi8(1));
     __m128i special = _mm_cmpeq_epi8(_mm_max_epu8(less, _mm_set1_epi8((char)254)), less);
     __m256i top = _mm256_and_si256(_mm256_cvtepi8_epi32(special), _mm256_set1_epi32(0x00400000));
-    return _mm256_castsi256_ps(
-        _mm256_or_si256(_mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23), top));
+    w.scale =
+        _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23), top));
+    return w;
 }
 
-SLUICE_LANE __m256 add_terms(__m256 lanes, Ints sums, const int32_t* bias, const float* scale,
-                             Floats w_scale) {
-    Ints exact = _mm256_sub_epi32(sums, _mm256_load_si256((const __m256i*)bias));
-    Floats term = _mm256_mul_ps(_mm256_cvtepi32_ps(exact), _mm256_load_ps(scale));
-    return _mm256_add_ps(lanes, _mm256_mul_ps(term, w_scale));
+// Sums of two codes times two digits: 24 * 128 * 4 fits 16 bits.
+SLUICE_LANE __m256i multiply_digit(__m256i low, __m256i high, const int8_t* digits) {
+    return _mm256_add_epi16(
+        _mm256_maddubs_epi16(low, _mm256_load_si256((const __m256i*)digits)),
+        _mm256_maddubs_epi16(high, _mm256_load_si256((const __m256i*)digits + 1)));
+}
+SLUICE_LANE __m256i multiply(__m256i low, __m256i high, const int8_t* digits) {
+    __m256i d0 = _mm256_madd_epi16(multiply_digit(low, high, digits), _mm256_set1_epi16(1));
+    __m256i d1 = _mm256_madd_epi16(multiply_digit(low, high, digits + 64), _mm256_set1_epi16(256));
+    __m256i d2 =
+        _mm256_madd_epi16(multiply_digit(low, high, digits + 128), _mm256_set1_epi16(4096));
+    return _mm256_add_epi32(_mm256_add_epi32(d0, d1), d2);
 }
 
-#endif
-
-#if defined(__AVX2__)
-
-SLUICE_LANE float add_lanes(__m256 v) {
-    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+SLUICE_LANE __m256i add_pairs(__m256i a, __m256i b) {
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
 }
 
-// Adds the group at block b of one row of w times C rows of x. Full: all its blocks are there.
-template <int C, bool Full>
-SLUICE_LANE void add_group(__m256 (&lanes)[C], const uint8_t* codes, const uint8_t* scales,
-                           const DigitRows& x, int64_t b, int64_t left) {
-    Ints sums[C][4];
+SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows& x, int64_t b) {
+    __m256i v[4];
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; v++) {
-        int64_t first = v * blocks_per_vector;
-        if (!Full && first >= left) {
-            for (int c = 0; c < C; c++) sums[c][v] = Ints{};
-            continue;
-        }
-        Nibbles w = load_weights(codes + (b + first) * 16, Full ? group_blocks : left - first);
-        const int8_t* digits = x.digits + (b + first) * digit_stride;
-#pragma GCC unroll 8
-        for (int c = 0; c < C; c++)
-            sums[c][v] = multiply(w, load_digits(digits + c * x.blocks * digit_stride));
-    }
-    Floats scale = load_scales(scales + b, Full ? group_blocks : left);
-#pragma GCC unroll 8
-    for (int c = 0; c < C; c++)
-        lanes[c] = add_terms(lanes[c], block_sums(sums[c]), x.bias + c * x.blocks + b,
-                             x.scale + c * x.blocks + b, scale);
-}
-
-// y[c] = row `row` of w times row c of x.
-template <int C>
-static void fp4_dot(float (&y)[C], const Fp4Matrix& w, int64_t row, const DigitRows& x) {
-    int64_t blocks = w.cols / 32;
-    const uint8_t* codes = w.codes + row * blocks * 16;
-    const uint8_t* scales = w.scales + row * blocks;
-    __m256 lanes[C];
-    for (int c = 0; c < C; c++) lanes[c] = __m256{};
-    int64_t b = 0;
-    for (; b + group_blocks <= blocks; b += group_blocks) {
-#ifdef PF
-        for (int i = 0; i < group_blocks * 16; i += 64)
-            _mm_prefetch((const char*)codes + b * 16 + PF + i, _MM_HINT_T0);
-#endif
-        add_group<C, true>(lanes, codes, scales, x, b, group_blocks);
-    }
-    if (b < blocks) add_group<C, false>(lanes, codes, scales, x, b, blocks - b);
-    for (int c = 0; c < C; c++) y[c] = add_lanes(lanes[c]);
+    for (int i = 0; i < 4; ++i)
+        v[i] = multiply(w.low[i], w.high[i], x.digits + (b + 2 * i) * digit_stride);
+    __m256i even = add_pairs(v[0], v[1]), odd = add_pairs(v[2], v[3]);
+    __m256i sums =
+        _mm256_add_epi32(_mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
+    sums = _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    __m256i exact = _mm256_sub_epi32(sums, _mm256_load_si256((const __m256i*)(x.bias + b)));
+    __m256 term = _mm256_mul_ps(_mm256_cvtepi32_ps(exact), _mm256_load_ps(x.scale + b));
+    lanes = _mm256_add_ps(lanes, _mm256_mul_ps(term, w.scale));
 }
 
 #else
+
+struct Lanes {
+    float lane[8];
+};
+struct GroupWeights {
+    int16_t twice[32];
+    float scale;
+};
 
 // Twice the values of the two nibbles of a byte.
 struct NibbleTable {
@@ -290,7 +248,7 @@ struct NibbleTable {
 constexpr NibbleTable make_nibble_table() {
     constexpr int16_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     NibbleTable table = {};
-    for (int byte = 0; byte < 256; byte++) {
+    for (int byte = 0; byte < 256; ++byte) {
         table.twice[byte][0] = twice[byte & 15];
         table.twice[byte][1] = twice[byte >> 4];
     }
@@ -298,33 +256,68 @@ constexpr NibbleTable make_nibble_table() {
 }
 constexpr NibbleTable nibble_table = make_nibble_table();
 
-template <int C>
-static void fp4_dot(float (&y)[C], const Fp4Matrix& w, int64_t row, const DigitRows& x) {
-    int64_t blocks = w.cols / 32;
-    const uint8_t* codes = w.codes + row * blocks * 16;
-    const uint8_t* scales = w.scales + row * blocks;
-    float lanes[C][8] = {};
-    for (int64_t b = 0; b < blocks; b++) {
-        int16_t weights[32];
-        for (int i = 0; i < 16; i++)
-            memcpy(weights + 2 * i, nibble_table.twice[codes[16 * b + i]], 4);
-        float scale = e8m0_to_float(scales[b]);
-        for (int c = 0; c < C; c++) {
-            const int16_t* digits = (const int16_t*)x.digits + (c * x.blocks + b) * 64;
-            int32_t low = 0, high = 0;
-            for (int i = 0; i < 32; i++) low += weights[i] * digits[i];
-            for (int i = 0; i < 32; i++) high += weights[i] * digits[32 + i];
-            float exact = (float)(low + high * 1024);
-            float& lane = lanes[c][b % 8];
-            lane = lane + exact * x.scale[c * x.blocks + b] * scale;
-        }
-    }
-    for (int c = 0; c < C; c++) {
-        float* v = lanes[c];
-        y[c] = ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-    }
+SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales, int64_t) {
+    GroupWeights w;
+    for (int i = 0; i < 16; ++i) memcpy(w.twice + 2 * i, nibble_table.twice[codes[i]], 4);
+    w.scale = e8m0_to_float(scales[0]);
+    return w;
+}
+
+SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows& x, int64_t b) {
+    const int16_t* digits = (const int16_t*)x.digits + b * 64;
+    int32_t low = 0, high = 0;
+    for (int i = 0; i < 32; ++i) low += w.twice[i] * digits[i];
+    for (int i = 0; i < 32; ++i) high += w.twice[i] * digits[32 + i];
+    float& lane = lanes.lane[b % 8];
+    lane = lane + (float)(low + high * 1024) * x.scale[b] * w.scale;
 }
 
 #endif
+
+SLUICE_LANE float add_lanes(const Lanes& lanes) {
+    float v[8];
+    memcpy(v, &lanes, sizeof v);
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+SLUICE_LANE void prefetch_group(const uint8_t* codes) {
+    constexpr int64_t ahead = 2048;  // bytes; hides the jump to the next page on AVX2 machines
+    for (int64_t i = 0; i < group_blocks * 16; i += 64)
+        __builtin_prefetch((const void*)((uintptr_t)codes + ahead + i));
+}
+
+// Row `row` of w times one row of activations.
+static float fp4_dot(const Fp4Matrix& w, int64_t row, const DigitRows& x) {
+    int64_t blocks = w.cols / 32, b = 0;
+    const uint8_t* codes = w.codes + row * blocks * 16;
+    const uint8_t* scales = w.scales + row * blocks;
+    Lanes lanes = {};
+    for (; b + group_blocks <= blocks; b += group_blocks) {
+        prefetch_group(codes + b * 16);
+        add_group(lanes, load_group(codes + b * 16, scales + b, group_blocks), x, b);
+    }
+    if (b < blocks) add_group(lanes, load_group(codes + b * 16, scales + b, blocks - b), x, b);
+    return add_lanes(lanes);
+}
+
+constexpr int32_t fp4_panel_rows = 8, fp4_panel_tokens = 16;
+
+// y[r][c] = row (row + r) of w times row c of x; rows and tokens at most a panel's.
+static void fp4_panel(float (&y)[fp4_panel_rows][fp4_panel_tokens], const Fp4Matrix& w, int64_t row,
+                      int32_t rows, const DigitRows& x, int32_t tokens) {
+    int64_t blocks = w.cols / 32;
+    Lanes lanes[fp4_panel_rows][fp4_panel_tokens] = {};
+    for (int64_t b = 0; b < blocks; b += group_blocks) {
+        int64_t left = blocks - b < group_blocks ? blocks - b : group_blocks;
+        for (int32_t r = 0; r < rows; ++r) {
+            int64_t at = (row + r) * blocks + b;
+            GroupWeights group = load_group(w.codes + at * 16, w.scales + at, left);
+#pragma GCC unroll 2
+            for (int32_t c = 0; c < tokens; ++c) add_group(lanes[r][c], group, x.from(c), b);
+        }
+    }
+    for (int32_t r = 0; r < rows; ++r)
+        for (int32_t c = 0; c < tokens; ++c) y[r][c] = add_lanes(lanes[r][c]);
+}
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -1,5 +1,5 @@
 // Swiglu, RoutedExpert, Combine. RoutedExpert reads 1.5 D F bytes of codes and 0.09 D F of scales
-// once for every 16 rows that chose the expert; everything else it touches stays in the caches.
+// for every 16 rows that chose the expert; everything else it touches stays in the caches.
 #pragma once
 
 #include "kernels/cpu/fp4.h"
@@ -34,8 +34,8 @@ static void run(const Swiglu& op, Workspace& workspace) {
 }
 
 // ---- RoutedExpert
-constexpr int32_t expert_rows_max = 16;  // rows of activations whose digits stay in a core's L2
-constexpr int32_t rows_per_task = 16;    // rows of weights
+constexpr int32_t expert_rows_max = fp4_panel_tokens;
+constexpr int64_t task_rows = 32;  // rows of weights a thread takes at a time
 
 // What one pass over the expert keeps: digits of x and of the inner vector, w1 x and w3 x.
 struct ExpertScratch {
@@ -76,20 +76,21 @@ static void cut_sixteen(const DigitRows& row, int64_t j, int64_t used, Quantise 
     }
 }
 
-// emit(c, y) for row c of x.
+// emit(row, c, y) for rows first .. end - 1 of w and every row c of x.
 template <class Emit>
-static void fp4_outputs(const Fp4Matrix& w, int64_t row, const DigitRows& x, int32_t rows,
-                        Emit emit) {
-    int32_t c = 0;
-    for (; c + 4 <= rows; c += 4) {
-        float y[4];
-        fp4_dot<4>(y, w, row, x.from(c));
-        for (int i = 0; i < 4; ++i) emit(c + i, to_bf16(y[i]));
+static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const DigitRows& x,
+                        int32_t rows, Emit emit) {
+    if (rows < 4) {
+        for (int64_t row = first; row < end; ++row)
+            for (int32_t c = 0; c < rows; ++c) emit(row, c, to_bf16(fp4_dot(w, row, x.from(c))));
+        return;
     }
-    for (; c < rows; ++c) {
-        float y[1];
-        fp4_dot<1>(y, w, row, x.from(c));
-        emit(c, to_bf16(y[0]));
+    for (int64_t row = first; row < end; row += fp4_panel_rows) {
+        int32_t count = (int32_t)(end - row < fp4_panel_rows ? end - row : fp4_panel_rows);
+        float y[fp4_panel_rows][fp4_panel_tokens];
+        fp4_panel(y, w, row, count, x, rows);
+        for (int32_t r = 0; r < count; ++r)
+            for (int32_t c = 0; c < rows; ++c) emit(row + r, c, to_bf16(y[r][c]));
     }
 }
 
@@ -110,12 +111,15 @@ static void expert_pass(const RoutedExpert& op, const ExpertScratch& s, int32_t 
                         return codes + 32 * b;
                     });
     }
-#pragma omp for schedule(dynamic, rows_per_task)
-    for (int64_t r = 0; r < 2 * inner; ++r) {
-        int64_t row = r < inner ? r : r - inner;
-        bf16* to = (r < inner ? s.gate : s.up) + row;
-        fp4_outputs(r < inner ? e.w1 : e.w3, row, s.x, rows,
-                    [=](int64_t c, bf16 y) { to[c * inner] = y; });
+    int64_t inner_tasks = (inner + task_rows - 1) / task_rows;
+#pragma omp for schedule(dynamic)
+    for (int64_t task = 0; task < 2 * inner_tasks; ++task) {
+        bool is_gate = task < inner_tasks;
+        int64_t row = (is_gate ? task : task - inner_tasks) * task_rows;
+        int64_t end = row + task_rows < inner ? row + task_rows : inner;
+        bf16* to = is_gate ? s.gate : s.up;
+        fp4_outputs(is_gate ? e.w1 : e.w3, row, end, s.x, rows,
+                    [=](int64_t r, int64_t c, bf16 y) { to[c * inner + r] = y; });
     }
 #pragma omp for
     for (int64_t item = 0; item < rows * inner_parts; ++item) {
@@ -130,14 +134,17 @@ static void expert_pass(const RoutedExpert& op, const ExpertScratch& s, int32_t 
                     });
     }
     const int32_t* slots = op.slots + first;
-#pragma omp for schedule(dynamic, rows_per_task)
-    for (int64_t row = 0; row < dim; ++row) {
-        bf16* to = op.out + row;
-        fp4_outputs(e.w2, row, s.inner, rows, [=](int64_t c, bf16 y) { to[slots[c] * dim] = y; });
+    bf16* out = op.out;
+#pragma omp for schedule(dynamic)
+    for (int64_t row = 0; row < dim; row += task_rows) {
+        int64_t end = row + task_rows < dim ? row + task_rows : dim;
+        fp4_outputs(e.w2, row, end, s.inner, rows,
+                    [=](int64_t r, int64_t c, bf16 y) { out[slots[c] * dim + r] = y; });
     }
 }
 
 static void run(const RoutedExpert& op, Workspace& workspace) {
+    if (op.count == 0) return;
     int32_t dim = op.expert.w1.cols, inner = op.expert.w1.rows;
     int32_t rows_max = op.count < expert_rows_max ? op.count : expert_rows_max;
     size_t values = (size_t)rows_max * inner;
