@@ -1,0 +1,18 @@
+// Rates of the expert kernel: bench_expert [seconds a measurement] [turns].
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tools/bench_kernels.h"
+
+int main(int argc, char** argv) {
+    sluice::KernelBench bench;
+    if (argc > 1) bench.seconds = std::atof(argv[1]);
+    if (argc > 2) bench.turns = std::max(1, std::atoi(argv[2]));
+    auto rates = sluice::bench_kernels(bench);
+    if (!rates) {
+        std::fprintf(stderr, "bench_expert: %s\n", rates.error().message.c_str());
+        return 1;
+    }
+    std::fputs(sluice::kernels_text(*rates).c_str(), stdout);
+}
