@@ -4,7 +4,8 @@
 // nearest even, subnormals kept, no contraction (-ffp-contract=off, nvcc -fmad=false). A fused
 // multiply-add may be used only where the product is exact in fp32, because then it changes
 // nothing: products of E4M3 x E4M3 (8 bits), E4M3 x BF16 (12 bits), BF16 x BF16 (16 bits), and any
-// value x a power of two.
+// value x a power of two, as long as no product can overflow or become subnormal (kernels/cpu/fp8.h
+// checks its operands for that).
 //
 // Everything here is static inline on purpose: the files of kernels/cpu are compiled for several
 // instruction sets, and a function shared between them would be emitted once, for whichever the

@@ -7,9 +7,10 @@
 // tests/kernels/X_test.cpp.
 //
 // Order of additions, everywhere unless said otherwise ("dot of 16"): partial sums over k mod 16 in
-// ascending k, each product rounded to fp32 (exact for these formats), then the tree v[i] += v[i +
-// 8], 4, 2, 1. CPU code of every instruction set repeats this bit by bit; the CUDA backend has its
-// own constant order, except for routed experts, which are bit-equal everywhere (moe below).
+// ascending k, each product rounded to fp32 (exact for these formats, but for the ends of the
+// range), then the tree v[i] += v[i + 8], 4, 2, 1. CPU code of every instruction set repeats this
+// bit by bit; the CUDA backend has its own constant order, except for routed experts, which are
+// bit-equal everywhere (moe below).
 //
 // Tolerance against reference/ (which sums in double): nmse <= 1e-6 before the output rounding;
 // bit-equal for ops with no sum. Pointers may not overlap unless said. Sources of formulas: the
@@ -20,8 +21,7 @@
 
 namespace sluice {
 
-// ---- quant
-// ---------------------------------------------------------------------------------------
+// ---- quant --------------------------------------------------------------------------------------
 
 // Groups of 32: a = max(|x|, 1e-4); s = 2^ceil(log2(a * fp32(1/448))); q = e4m3(clamp(x / s,
 // +-448)).
@@ -33,7 +33,8 @@ struct ActQuant {
 
 // The three in-place quantisers give back bf16(q * s):
 //   fp8_32: as ActQuant; fp4_32: a = max(|x|, 6 * 2^-126), s = 2^ceil(log2(a * fp32(1/6))), E2M1;
-//   fp4_16: groups of 16, a = max(|x|, 6 * 2^-9), s = e4m3(a / 6), x / s a true division, E2M1.
+//   fp4_16: groups of 16, a = max(|x|, 6 * 2^-9), s = e4m3(min(a / 6, 448)), x / s a true division,
+//   E2M1.
 // Rotates the last 2 * rope.half of each vector first (adjacent pairs, bf16 result) when rope.cos
 // is set. A group with a value that is not finite becomes NaN.
 enum class Requant { none, fp8_32, fp4_32, fp4_16 };
@@ -47,8 +48,7 @@ struct RopeRequant {
     Requant requant;
 };
 
-// ---- norm
-// ----------------------------------------------------------------------------------------
+// ---- norm ---------------------------------------------------------------------------------------
 
 // y = bf16(w * (x * (1 / sqrt(sum(x^2) / cols + eps)))), fp32 inside; sum: dot of 16. y may be x.
 struct RmsNorm {
@@ -59,8 +59,7 @@ struct RmsNorm {
     float eps;
 };
 
-// ---- linear
-// --------------------------------------------------------------------------------------
+// ---- linear -------------------------------------------------------------------------------------
 
 // y = bf16(sum over blocks of 32). X[k] = q[k] * s_x (fp32, exact). Per output row, lane l = 0..15
 // of block b:
@@ -93,14 +92,13 @@ struct GroupedOutput {
     int32_t n, groups;
 };
 
-// ---- hyper-connections (3.4)
-// ---------------------------------------------------------------------
+// ---- hyper-connections (3.4) --------------------------------------------------------------------
 
 // u = h of one token, H * D values. r = 1 / sqrt(sum(u^2) / (H D) + eps); m = (fn . u) * r (dot of
 // 16, products fp32-rounded). pre[j] = sigmoid(m[j] * scale[0] + base[j]) + hc_eps; post[j] = 2 *
 // sigmoid(m[H + j] * scale[1] + base[H + j]); C[j][k] = m[2H + jH + k] * scale[2] + base[2H + jH +
 // k]; softmax over k, + hc_eps; columns / (sum + hc_eps); then (iterations - 1) x (rows / (sum +
-// hc_eps), columns / (sum + hc_eps)). Sums ascending.
+// hc_eps), columns / (sum + hc_eps)). Sums ascending. H <= 16.
 struct HyperMix {
     float* pre;          // [n][H]
     float* post;         // [n][H]
@@ -131,8 +129,7 @@ struct HyperExpand {
     int32_t n, hc, dim;
 };
 
-// ---- attention (3.5)
-// -----------------------------------------------------------------------------
+// ---- attention (3.5) ----------------------------------------------------------------------------
 
 // Keys of query i (position p = position + i), which are also its values: window positions max(0, p
 // - window + 1) .. p, ascending, then rows topk[i][..] of `compressed` (-1 ends nothing: it is
@@ -159,8 +156,7 @@ struct WindowStore {
     int32_t n, dim, window, position;
 };
 
-// ---- compressor (3.6)
-// ----------------------------------------------------------------------------
+// ---- compressor (3.6) ---------------------------------------------------------------------------
 
 // Pools groups of `ratio` tokens: w = softmax over the group of gate, per feature (max-subtracted,
 // exp_f32); latent = bf16(sum w * kv), ascending. Token t of the pooled stream is open[t] while t <
@@ -175,15 +171,14 @@ struct CompressPool {
     int32_t n, dim, ratio, open_rows;
 };
 
-// ---- indexer (3.7)
-// -------------------------------------------------------------------------------
+// ---- indexer (3.7) ------------------------------------------------------------------------------
 
 // Score of row t for query i: S_h = bf16(q_h . key_t) (dot of 16), v_h = bf16(max(S_h, 0) * w_h),
 // score = bf16(sum over heads ascending of v_h). Visible rows: t < (p + 1) / ratio, p = position +
 // i. Writes the k best visible rows ascending, rest -1; equal scores: lower row first. If at most k
 // rows are visible, all of them. publish: block score = max over its rows, the newest visible row's
 // block is +inf; the `keep` best blocks that are not -inf are marked in candidates[i][block] (1 or
-// 0). restrict: only rows in marked blocks count.
+// 0). restrict: only rows in marked blocks count. A score that is NaN counts as -inf.
 enum class Candidates { none, publish, restrict };
 struct IndexTopk {
     int32_t* topk;        // [n][k]
@@ -204,8 +199,7 @@ struct ScaleBf16 {
     float scale;
 };
 
-// ---- engram (3.8)
-// --------------------------------------------------------------------------------
+// ---- engram (3.8) -------------------------------------------------------------------------------
 
 // e = bf16(code * scale), then act_quant of the concatenated columns: rows [n * columns][dim] ->
 // out [n][columns * dim]. index[i * columns + c] is the row's place in codes/scales (distinct rows
@@ -231,8 +225,7 @@ struct EngramGate {
     float eps;
 };
 
-// ---- moe (3.9)
-// -----------------------------------------------------------------------------------
+// ---- moe (3.9) ----------------------------------------------------------------------------------
 
 // z = gate . x (dot of 16), score = sqrt(softplus(z)); the k largest score + bias, lower expert
 // first among equals; weights = score / (sum (in chosen order) + 1e-20) * scale when k > 1 (else
