@@ -74,7 +74,7 @@ const char* kind_of(mode_t mode) {
 
 // Asked before opening, because opening a pipe waits for its writer.
 Result<void> require_regular(const std::filesystem::path& path) {
-    struct stat info;
+    struct stat info {};
     if (stat(path.c_str(), &info) != 0) return tl::unexpected(open_error(path, errno));
     if (S_ISREG(info.st_mode)) return {};
     return fail(Code::unsupported,
@@ -128,7 +128,7 @@ Result<File> File::open(const std::filesystem::path& path, Access wanted) {
         if (file.fd_ < 0 && !refusal(errno)) return tl::unexpected(open_error(path, errno));
         if (file.fd_ < 0) cause = cat("open: ", errno_text(errno));
     }
-    struct stat info;
+    struct stat info {};
     if (file.fd_ >= 0) {
         if (fstat(file.fd_, &info) != 0) return tl::unexpected(open_error(path, errno));
         const auto alignment = direct_alignment(file.fd_);
@@ -182,12 +182,10 @@ File::~File() {
 
 Result<void> File::read_aligned(uint64_t offset, std::byte* to, uint64_t length,
                                 uint64_t needed) const {
-    const uint64_t step = access_ == Access::direct ? alignment_ : 1;
     uint64_t done = 0;
     int tries = 0;
     while (done < needed) {
-        // A direct read that stopped inside a block starts again at the front of that block.
-        const uint64_t at = round_down(done, step);
+        const uint64_t at = resume_at(done);
         const uint64_t piece = std::min(length - at, piece_max);
         const ssize_t got = pread(fd_, to + at, piece, static_cast<off_t>(offset + at));
         const int number = got < 0 ? errno : 0;
@@ -233,6 +231,10 @@ Result<void> File::read(uint64_t offset, void* to, uint64_t length) const {
         out += needed - skip;
     }
     return {};
+}
+
+uint64_t File::resume_at(uint64_t done) const {
+    return access_ == Access::direct ? round_down(done, alignment_) : done;
 }
 
 void File::forget(uint64_t offset, uint64_t length) const {

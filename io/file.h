@@ -44,6 +44,10 @@ class File {
     // headers and tools; the engine's reads go through ReadRing.
     Result<void> read(uint64_t offset, void* to, uint64_t length) const;
 
+    // Where a read that stopped after `done` bytes goes on: a direct one at the front of the block
+    // it stopped in.
+    uint64_t resume_at(uint64_t done) const;
+
     // After a read: takes the range out of the page cache, where a read that was meant to be direct
     // had to go through it. Otherwise nothing.
     void forget(uint64_t offset, uint64_t length) const;

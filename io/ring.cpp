@@ -105,9 +105,7 @@ void ReadRing::queue(const Read& read) {
 void ReadRing::resubmit(uint32_t id) {
     Impl::Slot& slot = impl_->slots[id];
     const Read& read = slot.read;
-    // A direct read that stopped inside a block starts again at the front of that block.
-    const uint32_t step = read.file->access() == Access::direct ? read.file->alignment() : 1;
-    slot.begin = slot.done / step * step;
+    slot.begin = static_cast<uint32_t>(read.file->resume_at(slot.done));
     impl_->pending.push_back({.fd = read.file->fd(),
                               .offset = read.offset + slot.begin,
                               .to = read.to + slot.begin,

@@ -76,7 +76,7 @@ void tell_unregistered(size_t wanted, int number) {
                                                                 : "is " + size_text(limit.rlim_cur);
     log::warn_once("RLIMIT_MEMLOCK",
                    cat("read buffers not registered with io_uring: ", size_text(wanted),
-                       " needed, RLIMIT_MEMLOCK ", allowed,
+                       " more needed, RLIMIT_MEMLOCK ", allowed,
                        "; reads go on with a little more CPU time. To raise it: ulimit -l "
                        "unlimited, memlock in /etc/security/limits.conf, LimitMEMLOCK= of a "
                        "systemd unit, or docker run --ulimit memlock=-1"));

@@ -140,6 +140,12 @@ TEST_CASE("examples") {
         CHECK(plan.reads[0].length == 8192);
         CHECK(plan.starts == std::vector<uint64_t>{100, 5100, 6000});
     }
+    SUBCASE("whole blocks that follow each other are one read, with a gap they are two") {
+        const std::vector<ByteRange> touching{{0, 4096}, {4096, 4096}};
+        CHECK(plan_reads(touching, 1 << 20, 4096, 1, 1).reads.size() == 1);
+        const std::vector<ByteRange> apart{{0, 4096}, {8192, 4096}};
+        CHECK(plan_reads(apart, 1 << 20, 4096, 1, 1).reads.size() == 2);
+    }
     SUBCASE("the order asked is kept, and a range before the last one is apart") {
         const std::vector<ByteRange> ranges{{8192, 100}, {0, 100}};
         const ReadPlan plan = plan_reads(ranges, 1 << 20, 4096, 4, 1);

@@ -156,10 +156,10 @@ TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line with the cure, and reads go o
         CHECK(text.ends_with("|fine"));
         // Some kernels count the ring itself, and then have none to give.
         if (mentions(text, "some kernels count")) {
-            CHECK(limit == 0);
+            CHECK(limit < 8u << 20);
             continue;
         }
-        CHECK(mentions(text, "16 MiB needed, RLIMIT_MEMLOCK is " + size_text(limit)));
+        CHECK(mentions(text, "16 MiB more needed, RLIMIT_MEMLOCK is " + size_text(limit)));
         CHECK(mentions(text, "ulimit -l"));
         CHECK(text.find("registered") == text.rfind("registered"));
     }
