@@ -45,6 +45,19 @@ uint32_t usable_cores() {
     return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
+// A pointer file, an error page or nothing where JSON text should be.
+Result<std::string> foreign_text(const fs::path& path) {
+    std::ifstream stream(path, std::ios::binary);
+    std::string head(foreign_head_bytes, '\0');
+    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+    if (stream.bad() || (!stream.is_open())) return fail(Code::io, "");
+    head.resize(static_cast<size_t>(stream.gcount()));
+    const size_t start = head.find_first_not_of(" \t\r\n");
+    if (start == head.npos) return std::string("empty");
+    if (head[start] == '{') return std::string();
+    return describe_foreign(head, head.size());
+}
+
 }  // namespace
 
 // Does what Checkpoint::open says, step by step. Every fatal path ends in fatal(), so that each
@@ -112,22 +125,8 @@ Result<void> CheckpointOpener::find_folders() {
         if (!folder) return tl::unexpected(std::move(folder).error());
         folders_.push_back(std::move(*folder));
     }
-    out_.folder_ = folders_.front().path;
-    out_.repository_ = folders_.front().repository;
+    out_.home_ = folders_.front();
     return {};
-}
-
-// A pointer file, an error page or nothing where JSON text should be.
-Result<std::string> foreign_text(const fs::path& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::string head(foreign_head_bytes, '\0');
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    if (stream.bad() || (!stream.is_open())) return fail(Code::io, "");
-    head.resize(static_cast<size_t>(stream.gcount()));
-    const size_t start = head.find_first_not_of(" \t\r\n");
-    if (start == head.npos) return std::string("empty");
-    if (head[start] == '{') return std::string();
-    return describe_foreign(head, head.size());
 }
 
 Result<void> CheckpointOpener::find_companion(const char* name, fs::path& path) {
@@ -467,7 +466,7 @@ Result<const Tensor*> Checkpoint::require(std::string_view name) const {
         }
     }
     const std::string what =
-        cat(shown(folder_), ": tensor ", in_quotes(name), " is in no shard and not in the index");
+        cat(shown(folder()), ": tensor ", in_quotes(name), " is in no shard and not in the index");
     if (!neighbour) return fail(Code::not_found, cat(what, "; ", cure(index_name)));
     const std::string file = shards_[neighbour->shard].path().filename().string();
     return fail(Code::not_found, cat(what, "; it belongs to ", printable(file), ", beside ",
@@ -475,7 +474,7 @@ Result<const Tensor*> Checkpoint::require(std::string_view name) const {
 }
 
 std::string Checkpoint::cure(const std::string& file) const {
-    return cat("fetch it: ", fetch_command({folder_, repository_}, std::vector{file}));
+    return cat("fetch it: ", fetch_command(home_, std::vector{file}));
 }
 
 }  // namespace sluice

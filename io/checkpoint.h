@@ -15,6 +15,7 @@
 
 #include "io/error.h"
 #include "io/file.h"
+#include "io/model_folder.h"
 #include "io/safetensors.h"
 
 namespace sluice {
@@ -55,7 +56,7 @@ class Checkpoint {
     // Empty when the folder has none.
     const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
     const std::filesystem::path& generation_config_path() const { return generation_config_path_; }
-    const std::filesystem::path& folder() const { return folder_; }  // the first one, resolved
+    const std::filesystem::path& folder() const { return home_.path; }  // the first one, resolved
     const std::vector<std::string>& notes() const { return notes_; }
     // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to get a file of this model
     // again, for messages about one.
@@ -67,8 +68,8 @@ class Checkpoint {
     std::unordered_map<std::string_view, uint32_t> by_name_;  // views into tensors_
     std::vector<File> shards_;
     std::string config_text_;
-    std::filesystem::path tokenizer_path_, generation_config_path_, folder_;
-    std::string repository_;
+    std::filesystem::path tokenizer_path_, generation_config_path_;
+    ModelFolder home_;  // the first one
     std::vector<std::string> notes_;
 };
 

@@ -99,7 +99,7 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
         commit = snapshots.front();  // fetched by commit, so without a branch file
     }
     if (std::find(snapshots.begin(), snapshots.end(), commit) != snapshots.end()) {
-        return ModelFolder{root / "snapshots" / commit, repository};
+        return ModelFolder{root / "snapshots" / commit, repository, revision};
     }
     std::string have = snapshots.empty() ? " (no snapshot is there)" : " (there are:";
     for (const std::string& name : snapshots) have += cat(" ", printable(name));
@@ -159,7 +159,7 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
     if (is_folder(path)) {
         const bool is_root = is_folder(path / "snapshots") && !is_there(path / "config.json");
         if (is_root) return choose_snapshot(path, revision);
-        return ModelFolder{path, repository_around(path)};
+        return ModelFolder{path, repository_around(path), revision};
     }
     if (is_there(path)) {
         return fail(Code::usage, cat(printable(location),
@@ -176,6 +176,7 @@ std::string fetch_command(const ModelFolder& folder, std::span<const std::string
     if (files.size() <= 8) {  // else all: what is complete is not fetched again
         for (const std::string& file : files) command += cat(" ", shell_quoted(file));
     }
+    if (!folder.revision.empty()) command += cat(" --revision ", shell_quoted(folder.revision));
     if (!folder.repository.empty()) return command;
     return cat(command, " --local-dir ", shell_quoted(folder.path.string()));
 }

@@ -13,6 +13,7 @@ namespace sluice {
 struct ModelFolder {
     std::filesystem::path path;  // absolute, links kept: siblings are searched here
     std::string repository;      // "org/name" when the folder is part of a Hugging Face cache
+    std::string revision;        // as asked for, empty: main
 };
 
 // `revision` is a branch, tag or commit of a hub id or repository root; empty means main. Fails

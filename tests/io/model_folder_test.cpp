@@ -132,7 +132,9 @@ TEST_CASE("checkpoint: what is no model folder") {
 
 TEST_CASE("fetch_command quotes for a shell") {
     const std::vector<std::string> files{"a b.safetensors", "it's"};
-    CHECK(fetch_command({"/tmp/x y", ""}, files) ==
+    CHECK(fetch_command({"/tmp/x y", "", ""}, files) ==
           "hf download REPO 'a b.safetensors' 'it'\\''s' --local-dir '/tmp/x y'");
-    CHECK(fetch_command({"/tmp/x y", "org/name"}, {}) == "hf download org/name");
+    CHECK(fetch_command({"/tmp/x y", "org/name", ""}, {}) == "hf download org/name");
+    CHECK(fetch_command({"/tmp", "org/name", "v 2"}, {}) ==
+          "hf download org/name --revision 'v 2'");
 }

@@ -245,3 +245,37 @@ TEST_CASE("rows: a reader that goes away in the middle leaves nothing under way"
     reader.reset();
     CHECK(rig.ring->in_flight() == 0);
 }
+
+TEST_CASE("rows: a table as large as the real one, in a file with holes") {
+    TempDir folder;
+    const auto path = folder / "table.safetensors";
+    const uint64_t rows = 384'006'168, codes_offset = 6 * 1024 + 8 + 1;
+    const uint64_t scales_offset = codes_offset + rows * 256;
+    write_file(path, "");
+    std::filesystem::resize_file(path, scales_offset + rows * 8);
+    const std::vector<uint64_t> chosen{rows - 1, 0, 16'777'216, rows / 2, 16'777'217};
+    std::string want_codes, want_scales;
+    {
+        std::fstream stream(path, std::ios::binary | std::ios::in | std::ios::out);
+        for (const uint64_t row : chosen) {
+            const std::string codes(256, static_cast<char>('a' + row % 26));
+            const std::string scales(8, static_cast<char>('A' + row % 26));
+            stream.seekp(static_cast<std::streamoff>(codes_offset + row * 256));
+            stream << codes;
+            stream.seekp(static_cast<std::streamoff>(scales_offset + row * 8));
+            stream << scales;
+            want_codes += codes;
+            want_scales += scales;
+        }
+        REQUIRE(stream.good());
+    }
+    auto file = File::open(path);
+    REQUIRE(file);
+    auto engine = make_threads_engine({IoEngine::threads, 8, 2});
+    REQUIRE(engine);
+    ReadRing ring(std::move(*engine), 8);
+    REQUIRE(ring.add_file(*file));
+    const RowTable table{&*file, codes_offset, 256, scales_offset, 8, rows};
+    RowReader reader(ring, table, 8);
+    CHECK(read_rows(reader, table, chosen) == want_codes + want_scales);
+}
