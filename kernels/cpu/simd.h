@@ -12,7 +12,11 @@
 #include "kernels/numerics.h"
 
 #if defined(__AVX2__)
+// Its "undefined" registers are called uninitialised by gcc 12 when sanitizers are on.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #endif
 
 #ifndef SLUICE_ISA
