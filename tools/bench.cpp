@@ -5,6 +5,7 @@
 
 #include "io/text.h"
 #include "tools/bench_drive.h"
+#include "tools/bench_kernels.h"
 #include "tools/bench_model.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
@@ -19,6 +20,7 @@ constexpr double drive_seconds = 0.5;
 
 struct Results {
     std::optional<ModelReport> model, uncached;
+    std::vector<KernelRate> kernels;
     std::optional<DriveReport> drive;
 };
 
@@ -77,6 +79,7 @@ std::string results_text(const Results& results) {
     std::string out;
     if (results.model) out += model_text("model", *results.model);
     if (results.uncached) out += model_text("model, cache off", *results.uncached);
+    if (!results.kernels.empty()) out += kernels_text(results.kernels);
     if (results.drive) out += drive_text(*results.drive);
     if (double share = uncached_share(results); share > 0) {
         out +=
@@ -105,6 +108,21 @@ void write_model(JsonWriter& json, const ModelReport& m) {
     json.end_object();
 }
 
+void write_kernels(JsonWriter& json, const std::vector<KernelRate>& rates) {
+    json.begin_array();
+    for (const KernelRate& r : rates) {
+        json.begin_object()
+            .member("isa", isa_name(r.isa))
+            .member("threads", r.threads)
+            .member("fp4_bytes_s", r.fp4_bytes_s)
+            .member("copy_bytes_s", r.copy_bytes_s)
+            .member("share", r.share())
+            .member("batch_macs_s", r.batch_macs_s)
+            .end_object();
+    }
+    json.end_array();
+}
+
 void write_drive(JsonWriter& json, const DriveReport& d) {
     json.begin_object().member("io", d.io_name).member("direct", d.direct).key("raw").begin_array();
     for (const auto& cell : d.raw) {
@@ -128,6 +146,7 @@ std::string results_json(const Results& results) {
     json.begin_object();
     if (results.model) json.key("model"), write_model(json, *results.model);
     if (results.uncached) json.key("cache_off"), write_model(json, *results.uncached);
+    if (!results.kernels.empty()) json.key("kernels"), write_kernels(json, results.kernels);
     if (results.drive) json.key("drive"), write_drive(json, *results.drive);
     json.member("cache_off_share", uncached_share(results)).end_object();
     return json.text() + "\n";
@@ -149,6 +168,14 @@ Result<Results> measure(const Options& options) {
         auto uncached = bench_model(off, bench);
         if (!uncached) return tl::unexpected(uncached.error());
         results.uncached = std::move(*uncached);
+    }
+    if (wanted(options, "gemv")) {
+        KernelBench kernels;
+        if (options.engine.isa != CpuIsa::automatic) kernels.isas = {options.engine.isa};
+        if (options.engine.threads > 0) kernels.threads = {options.engine.threads};
+        auto rates = bench_kernels(kernels);
+        if (!rates) return tl::unexpected(rates.error());
+        results.kernels = std::move(*rates);
     }
     if (wanted(options, "drive")) {
         auto drive = bench_drive(options.engine, drive_seconds);

@@ -204,7 +204,7 @@ class Parser {
         CLI::Option* option = app_.add_option(spec.names, keep, spec.help);
         option->type_name(spec.value_name)->group(spec.group);
         if (spec.takes == Takes::several) {
-            option->expected(-1);
+            option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
         } else {
             option->expected(1)->multi_option_policy(spec.takes == Takes::repeated
                                                          ? CLI::MultiOptionPolicy::TakeAll
@@ -230,7 +230,6 @@ class Parser {
             std::string name = "--" + spec.long_names().front();
             const CLI::Option* option = app_.get_option(name);
             Setting setting{name, option->results()};
-            if (spec.takes == Takes::none && option->count() > 0) setting.values = {"on"};
             bool model = std::string_view(spec.names) == "-m,--model";
             if (model && !model_.empty()) setting.values.insert(setting.values.begin(), model_);
             if (!setting.values.empty()) sources.flags[&spec] = std::move(setting);
