@@ -286,6 +286,7 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
 
 std::vector<std::string> policy_names() {
     std::vector<std::string> names;
+    names.reserve(kinds.size());
     for (const PolicyKind& kind : kinds) names.emplace_back(kind.name);
     return names;
 }

@@ -67,6 +67,7 @@ Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name, int32_t
 
 std::vector<std::string> predictor_names() {
     std::vector<std::string> names;
+    names.reserve(kinds.size());
     for (const PredictorKind& kind : kinds) names.emplace_back(kind.name);
     return names;
 }

@@ -187,7 +187,7 @@ TEST_CASE("every policy evicts as its plain description says") {
             Plain plain(name, slots);
             std::vector<ExpertKey> held(slots);
             std::mt19937_64 random(slots);
-            const int events = slots > 50 ? 3000 : 6000;
+            const int events = slots > 50 ? 1500 : 4000;
             for (int i = 0; i < events; ++i) event(**policy, plain, held, random);
         }
     }
