@@ -22,6 +22,12 @@ struct Routed {
     std::vector<float> row_weights;
 };
 
+// The weights lie behind the ids of this pass.
+float* route_weights(const Pass& pass) {
+    const size_t count = static_cast<size_t>(pass.n) * pass.rt.config.top_k;
+    return reinterpret_cast<float*>(pass.ws.routes + count);
+}
+
 bool wants_guesses(const Pass& pass, int32_t layer) {
     const Runtime& rt = pass.rt;
     return !pass.sweep && pass.n == 1 && layer + 1 < rt.config.layers &&
@@ -58,7 +64,7 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
     Backend& backend = *pass.rt.backend;
     const ModelConfig& c = pass.rt.config;
     const size_t count = static_cast<size_t>(pass.n) * c.top_k;
-    backend.run(route_op(pass, layer, ws.route_ids, ws.route_weights));
+    backend.run(route_op(pass, layer, ws.routes, route_weights(pass)));
     if (wants_guesses(pass, layer)) {
         guess_next(pass, layer);
         routed.guesses.resize(c.top_k);
@@ -67,7 +73,7 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
         if (routed.guesses[0] < 0) routed.guesses.clear();
     }
     std::vector<std::byte> both(count * 8);
-    if (auto done = backend.download(both.data(), ws.route_ids, both.size()); !done) return done;
+    if (auto done = backend.download(both.data(), ws.routes, both.size()); !done) return done;
     routed.ids.resize(count);
     routed.weights.resize(count);
     std::memcpy(routed.ids.data(), both.data(), count * 4);
@@ -219,8 +225,8 @@ Result<void> experts(Pass& pass, int32_t layer) {
     Routed routed;
     if (auto r = choose(pass, layer, routed); !r) return r;
     const uint64_t count = routed.ids.size();
-    if (auto r = probe(pass, layer, "route_ids", ws.route_ids, count); !r) return r;
-    if (auto r = probe(pass, layer, "route_w", ws.route_weights, count); !r) return r;
+    if (auto r = probe(pass, layer, "route_ids", ws.routes, count); !r) return r;
+    if (auto r = probe(pass, layer, "route_w", route_weights(pass), count); !r) return r;
     group(pass, routed);
     // The drive starts first; the shared expert is computed while it reads.
     const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;

@@ -77,8 +77,7 @@ void Workspace::carve_engram(const ModelConfig& c, Carver& carver) {
 
 void Workspace::carve_experts(const ModelConfig& c, Carver& carver) {
     const uint64_t n = shape.chunk, k = c.top_k;
-    carver.take(route_ids, 2 * n * k);
-    if (route_ids) route_weights = reinterpret_cast<float*>(route_ids + n * k);
+    carver.take(routes, 2 * n * k);
     carver.take(guess_ids, k);
     carver.take(guess_weights, k);
     carver.take(expert_rows, n * k);

@@ -51,8 +51,7 @@ struct Workspace {
     QuantRows rows;                   // [s][columns * engram_dim]
     bf16* engram_kv;                  // [s][(H + 1) * D]
 
-    int32_t* route_ids;                      // [n][k], followed by route_weights: one download
-    float* route_weights;                    // [n][k]
+    int32_t* routes;                         // [n][k] ids, then [n][k] fp32 weights: one download
     int32_t* guess_ids;                      // [k]
     float* guess_weights;                    // [k]
     int32_t *expert_rows, *expert_slots;     // [n * k]

@@ -6,7 +6,7 @@
 
 #include "io/checksum.h"
 #include "io/text.h"
-#include "support/models.h"
+#include "tests/support/models.h"
 
 namespace sluice::test {
 namespace {
