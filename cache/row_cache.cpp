@@ -63,7 +63,6 @@ struct RowCache::Impl {
             uint32_t* link = &bucket(rows_[number].id);
             while (*link != number) link = &rows_[*link].next;
             *link = rows_[number].next;
-            rows_[number].kept = false;
         }
         return number;
     }
