@@ -152,7 +152,8 @@ void ExpertReader::Impl::start_what_may() {
         prefetch.erase(prefetch.begin());
     }
     queue_reads(Urgency::demand);
-    if (demand.empty()) queue_reads(Urgency::prefetch);
+    // One that was overtaken goes on when demand has its bytes.
+    if (demand.empty() && active_of(Urgency::demand) == 0) queue_reads(Urgency::prefetch);
 }
 
 void ExpertReader::Impl::queue_reads(Urgency urgency) {

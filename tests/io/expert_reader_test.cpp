@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -197,16 +198,37 @@ TEST_CASE("experts: a prefetch starts only when no demand waits or is read, one 
 }
 
 TEST_CASE("experts: the parts of a prefetch that are not with the drive yet give way to demand") {
-    Rig rig(tiny, {4, 4096, 2});
+    Rig rig(tiny, {4, 4096, 1});
     rig.start(Engine::simulated, 2);
     rig.request({1, 1}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
     CHECK(asked(rig).size() == 2);  // the ring is full
     rig.request({0, 0});
+    rig.request({0, 1});
     const auto all = rig.collect_all();
-    REQUIRE(all.size() == 2);
-    CHECK(all[0].key == ExpertKey{0, 0});
+    REQUIRE(all.size() == 3);
+    CHECK(all[2].key == ExpertKey{1, 1});
     for (const Arrived& arrived : all) CHECK(rig.holds(arrived.slot, arrived.key));
+    auto want = planned(rig, {{1, 1}, {0, 0}, {0, 1}});
+    const auto rest = static_cast<std::ptrdiff_t>(rig.map.plan({1, 1}).reads.size());
+    REQUIRE(rest > 2);
+    std::rotate(want.begin() + 2, want.begin() + rest, want.end());
+    CHECK(asked(rig) == want);
+}
+
+TEST_CASE("experts: an overtaken prefetch goes on only when the last demand byte is in") {
+    Rig rig(tiny, {4, 4096, 1});
+    rig.start(Engine::simulated, 2, 1, {.late = 1.0});  // one completion a reap
+    rig.request({1, 1}, Urgency::prefetch);
+    REQUIRE(rig.reader->pump());
+    rig.request({0, 0});
+    const size_t before_rest = 2 + rig.map.plan({0, 0}).reads.size();
+    for (size_t completions = 0; completions < before_rest; completions++) {
+        CHECK(asked(rig).size() <= before_rest);
+        REQUIRE(*rig.ring->reap(true) == 1);
+    }
+    CHECK(asked(rig).size() > before_rest);
+    CHECK(rig.collect_all().size() == 2);
 }
 
 TEST_CASE("experts: promote moves a waiting prefetch before the others and counts as demand") {
