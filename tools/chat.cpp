@@ -210,7 +210,7 @@ class Chat {
         PromptProgress progress(*run_.session, terminal_.stderr_tty && !options_.quiet);
         SessionSource source(*run_.session);
         auto sink = [&](const AnswerStream::Piece& piece) {
-            progress.erase();
+            progress.finish();
             thoughts.show(piece.reasoning);
             if (!piece.content.empty()) thoughts.end();
             return write(piece.content);

@@ -97,10 +97,10 @@ int run_once(const Options& options, const Terminal& terminal) {
     SessionSource source(*run->session);
     auto answer = generate(source, engine.tokenizer(), run->facts.end_tokens, *ids,
                            generate_options(*run, options), [&](const AnswerStream::Piece& piece) {
-                               progress.erase();
+                               progress.finish();
                                return sink.take(piece);
                            });
-    progress.erase();
+    progress.finish();
     if (!answer) return report_error(answer.error());
     if (options.json)
         sink.write(answer_json(*answer, run->facts) + "\n");

@@ -30,8 +30,9 @@ PromptProgress::PromptProgress(Session& session, bool enabled)
     });
 }
 
-PromptProgress::~PromptProgress() {
+void PromptProgress::finish() {
     session_.set_progress({});
+    status_.erase();
 }
 
 }  // namespace sluice

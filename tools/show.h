@@ -21,12 +21,12 @@ class ThoughtStream {
     bool open_ = false;
 };
 
-// A status line while a prompt is swept. Unhooks itself from the session when it goes.
+// A status line while a prompt is swept, from the first call of the session until finish().
 class PromptProgress {
  public:
     PromptProgress(Session& session, bool enabled);
-    ~PromptProgress();
-    void erase() { status_.erase(); }
+    ~PromptProgress() { finish(); }
+    void finish();  // also: once more
 
  private:
     Session& session_;

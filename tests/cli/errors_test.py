@@ -1,0 +1,110 @@
+"""Bad flags, bad models, bad files: the exit code, one line on stderr, nothing on stdout."""
+import json
+import os
+import shutil
+import tempfile
+
+from cli import QUESTION, SOURCE, TINY, check, check_run, environment, run
+
+work = tempfile.mkdtemp(prefix="sluice-errors-")
+
+
+def one_line(what, code, pattern, *arguments, **more):
+    result = run(*arguments, **more)
+    check_run(what, result, code, b"", pattern)
+    check(what + ": in one line", result.stderr.count(b"\n") == 1, result.stderr)
+
+
+# ---- usage: exit 2 -------------------------------------------------------------------------------
+one_line("no model", 2, "no model")
+one_line("an unknown flag", 2, "--no-such-flag", TINY, "--no-such-flag")
+for flag, values in {
+        "--temp": ("-1", "nan", "inf", "hot", ""), "--top-p": ("0", "1.1", "nan"),
+        "--top-k": ("-1", "2147483648", "1.5"), "--min-p": ("1", "-1"),
+        "--repeat-penalty": ("0",), "-n": ("0", "-2", "1.5", "9223372036854775808"),
+        "-c": ("0", "-5", "many"), "-t": ("0", "100000"), "--seed": ("-2", "x"),
+        "--ram": ("0", "12 parsecs", "-1"), "--cache-slots": ("on", "-1"),
+        "--cache-policy": ("mru",), "--io": ("aio",), "--cpu-isa": ("sse9",),
+        "--device": ("toaster",), "--prefetch": ("1000",), "--chunk": ("0",),
+        "--reasoning": ("perhaps",), "--reasoning-effort": ("0", "101", "huge"),
+        "--index-keys": ("mine",), "--color": ("green",), "--log-level": ("loud",),
+        "--stop": ("",), "--loop-guard": ("2",)}.items():
+    for value in values:
+        one_line(f"{flag} {value!r}", 2, ".", TINY, "-p", "x", flag, value)
+one_line("more context than the model has", 2, r"\b16384\b", TINY, "-p", "x", "-c", "16385")
+one_line("seventeen stops", 2, "16", TINY, "-p", "x", *(["--stop", "a"] * 17))
+one_line("a prompt file that is not there", 2, "-f", TINY, "-f", work + "/none")
+one_line("a config file that is not there", 2, "--config", TINY, "--config", work + "/none")
+with open(work + "/bad.toml", "w") as file:
+    file.write("temp = 0.5\ntemperatur = 1\n")
+one_line("an unknown key, with its line", 2, "line 2.*temperatur", TINY, "-p", "x", "--config",
+         work + "/bad.toml")
+one_line("a bad variable, by name", 2, "SLUICE_TEMP", TINY, "-p", "x",
+         env=environment(SLUICE_TEMP="hot"))
+one_line("record without a file", 2, "-o", "record", TINY, "-p", "x")
+one_line("simulate without a file", 2, "ROUTES", "simulate")
+
+# ---- checkpoint: exit 3 --------------------------------------------------------------------------
+one_line("a model that is not there", 3, ".", work + "/no-model", "-p", "x")
+one_line("a hub id that is not in the cache", 3, "hf download", "nobody/nothing", "-p", "x")
+os.mkdir(work + "/empty")
+one_line("an empty folder", 3, ".", work + "/empty", "-p", "x")
+
+
+def damaged(name, change):
+    folder = os.path.join(work, name)
+    os.mkdir(folder)
+    for file in os.listdir(TINY):
+        os.symlink(os.path.join(TINY, file), os.path.join(folder, file))
+    change(folder)
+    return folder
+
+
+def replace(folder, file, data):
+    path = os.path.join(folder, file)
+    os.unlink(path)
+    with open(path, "wb") as stream:
+        stream.write(data)
+
+
+def content(file):
+    with open(os.path.join(TINY, file), "rb") as stream:
+        return stream.read()
+
+
+SHARD = "model-00005-of-00012.safetensors"
+one_line("a shard cut short", 3, SHARD,
+         damaged("cut", lambda f: replace(f, SHARD, content(SHARD)[:-1])), "-p", "x")
+one_line("a shard that is missing", 3, SHARD,
+         damaged("missing", lambda f: os.unlink(os.path.join(f, SHARD))), "-p", "x")
+one_line("a config that is no JSON", 3, "config.json",
+         damaged("config", lambda f: replace(f, "config.json", b"{")), "-p", "x")
+one_line("no tokenizer", 3, "tokenizer",
+         damaged("tokenizer", lambda f: os.unlink(os.path.join(f, "tokenizer.json"))), "-p", "x")
+
+
+def other_type(folder):
+    config = json.loads(content("config.json"))
+    config["model_type"] = "mystery"
+    replace(folder, "config.json", json.dumps(config).encode())
+
+
+one_line("a model type nobody knows", 3, "mystery", damaged("type", other_type), "-p", "x")
+one_line("sampling defaults out of range", 3, "generation_config.json.*temperature",
+         damaged("sampling", lambda f: open(os.path.join(f, "generation_config.json"), "w").write(
+             '{"temperature": -1}')), "-p", "x")
+one_line("a trace that is not there", 3, ".", TINY, "--verify", work + "/none.json")
+with open(work + "/routes", "wb") as file:
+    file.write(b"no routes")
+one_line("routes that are none", 3, ".", "simulate", work + "/routes")
+
+# ---- machine: exit 4 -----------------------------------------------------------------------------
+one_line("a budget too small", 4, ".", TINY, "-p", "x", "--ram", "1MiB")
+version = run("--version").stdout
+if b"cuda     not built in" in version:
+    one_line("a GPU that this build cannot use", 4, ".", TINY, "-p", "x", "--device", "cuda")
+
+# ---- input/output: exit 5 ------------------------------------------------------------------------
+one_line("a trace that cannot be written", 5, ".", "record", TINY, "-p", QUESTION, "-n", "2", "-o",
+         work + "/no/such/folder/t.json", "--quiet")
+shutil.rmtree(work)

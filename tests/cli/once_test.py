@@ -1,0 +1,157 @@
+"""One answer: exact text, what standard input may be, what standard output gets, exit codes."""
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from cli import ANSWER, QUESTION, SLUICE, TINY, check, check_run, environment, run
+
+GREEDY = ("--temp", "0")
+
+check_run("the demonstration answer", run(TINY, "-p", QUESTION, *GREEDY), 0, ANSWER, r"^$")
+whole = run(TINY, "-p", QUESTION, *GREEDY, "--no-stream")
+check_run("the same with --no-stream", whole, 0, ANSWER)
+check("no escape codes, though colour is on",
+      b"\x1b" not in run(TINY, "-p", QUESTION, *GREEDY, "--color", "on").stdout)
+long = ("-p", "Tell me about rivers.", "-n", "60", "--seed", "7")
+check("sampled text is the same bytes streamed or not, seed by seed",
+      run(TINY, *long).stdout == run(TINY, *long, "--no-stream").stdout)
+
+# ---- standard input ----------------------------------------------------------------------------
+question = QUESTION.encode()
+check_run("prompt from a pipe", run(TINY, *GREEDY, stdin=question + b"\n"), 0, ANSWER)
+check_run("prompt from -p -", run(TINY, "-p", "-", *GREEDY, stdin=question), 0, ANSWER)
+with tempfile.NamedTemporaryFile() as file:
+    file.write(question + b"\r\n\n")
+    file.flush()
+    with open(file.name, "rb") as stream:
+        check_run("prompt from a file on stdin", run(TINY, *GREEDY, stdin=stream), 0, ANSWER)
+    check_run("prompt from -f", run(TINY, "-f", file.name, *GREEDY), 0, ANSWER)
+with open("/dev/null", "rb") as null:
+    check_run("-p with /dev/null", run(TINY, "-p", QUESTION, *GREEDY, stdin=null), 0, ANSWER)
+with open("/dev/null", "rb") as null:
+    check_run("no prompt at all", run(TINY, stdin=null), 2, b"", "prompt is empty")
+check_run("-p with stdin closed", run(TINY, "-p", QUESTION, *GREEDY, stdin=None), 0, ANSWER)
+check_run("no prompt, stdin closed", run(TINY, stdin=None), 2, b"", "prompt is empty")
+check_run("an empty prompt", run(TINY, "-p", ""), 2, b"", "prompt is empty")
+joined = run(TINY, "-p", "one", "--json", "-n", "1", stdin=b"two\n")
+both = run(TINY, "-p", "one\ntwo", "--json", "-n", "1")
+tokens = [json.loads(r.stdout)["usage"]["prompt_tokens"] for r in (joined, both)]
+check("-p and a pipe: the prompt, a line feed, the input", tokens[0] == tokens[1], tokens)
+check_run("5 MB of input cannot fit, both numbers said",
+          run(TINY, "-p", "Sum up:", stdin=b"river lake " * 470000), 2, b"",
+          r"the prompt has \d+ tokens and the context 8192")
+check_run("a small context too", run(TINY, "-p", QUESTION, "-c", "4"), 2, b"", r"context 4\b")
+
+open_pipe = subprocess.Popen([SLUICE, TINY, "-p", QUESTION, *GREEDY], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+line = open_pipe.stderr.readline()
+check("a pipe that stays open: says that it waits", b"waiting for standard input" in line, line)
+out, _ = open_pipe.communicate(timeout=60)
+check("and answers once it ends", open_pipe.returncode == 0 and out == ANSWER, out)
+
+# ---- standard output ---------------------------------------------------------------------------
+with open("/dev/full", "wb") as full:
+    check_run("a full disk", run(TINY, "-p", QUESTION, *GREEDY, stdout=full), 5, None,
+              "standard output")
+closed = subprocess.run(f"'{SLUICE}' '{TINY}' -p x -n 3 </dev/null >&-", shell=True, timeout=60,
+                        stderr=subprocess.PIPE, env=environment())
+check("standard output closed: an error", closed.returncode == 5, closed)
+quiet = subprocess.run(f"'{SLUICE}' '{TINY}' -p '{QUESTION}' --temp 0 </dev/null 2>&-", shell=True,
+                       timeout=60, stdout=subprocess.PIPE, env=environment())
+check("standard error closed: the answer all the same", quiet.stdout == ANSWER, quiet)
+started = time.monotonic()
+head = subprocess.run(
+    ["bash", "-c", f"'{SLUICE}' '{TINY}' -p 'Tell me a story' -n 4000 --ignore-eos </dev/null | "
+     "head -c 1 >/dev/null; echo ${PIPESTATUS[0]}"],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, env=environment())
+check("a reader that leaves ends it quietly, with 141",
+      head.stdout.strip() == b"141" and head.stderr == b"", head)
+gone = subprocess.run(
+    ["bash", "-c", f"'{SLUICE}' '{TINY}' -p 'Tell me a story' -n 4000 --ignore-eos --no-stream "
+     "</dev/null | true; echo ${PIPESTATUS[0]}"],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, env=environment())
+check("also when nothing was written yet", gone.stdout.strip() == b"141", gone)
+
+# ---- interruption ------------------------------------------------------------------------------
+def interrupted(signal_number, *arguments, after):
+    process = subprocess.Popen([SLUICE, TINY, *arguments], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    after(process)
+    sent = time.monotonic()
+    process.send_signal(signal_number)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err, time.monotonic() - sent
+
+endless = ("-p", "Tell me a story", "-n", "8000", "--ignore-eos")
+code, out, err, took = interrupted(signal.SIGINT, *endless, after=lambda p: p.stdout.read(1))
+check("Ctrl-C in an answer: flushed, a line, 130", code == 130 and b"interrupted" in err and
+      out.endswith(b"\n"), (code, out[-50:], err))
+code, out, err, took = interrupted(signal.SIGINT, *endless, "--json",
+                                   after=lambda p: time.sleep(1.5))
+report = json.loads(out) if out else {}
+check("in JSON the part so far", code == 130 and
+      (not out or report["finish_reason"] == "interrupted"), (code, out, err))
+code, out, err, took = interrupted(signal.SIGINT, "-p", "word " * 7000, "--chunk", "1",
+                                   after=lambda p: time.sleep(0.7))
+check("Ctrl-C while the prompt is swept: nothing on stdout, 130, at once",
+      code == 130 and out == b"" and b"interrupted" in err and took < 5, (code, out, err, took))
+code, out, err, took = interrupted(signal.SIGTERM, *endless, after=lambda p: p.stdout.read(1))
+check("SIGTERM: ends by the signal, with a line", code == -signal.SIGTERM and b"signal" in err,
+      (code, err))
+
+# ---- JSON and numbers --------------------------------------------------------------------------
+result = run(TINY, "-p", QUESTION, *GREEDY, "--json")
+check_run("--json", result, 0)
+report = json.loads(result.stdout)
+check("one object on one line", result.stdout.count(b"\n") == 1)
+check("its text", report["text"] == ANSWER.decode().rstrip("\n") and report["reasoning"] == "")
+check("its ends", report["finish_reason"] == "stop" and report["model"] == "dsv41-tiny")
+usage = report["usage"]
+check("its usage", usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+      and usage["reasoning_tokens"] == 0, usage)
+check("its timings", all(report["timings"][k] > 0 for k in
+      ("load_s", "prompt_s", "decode_s", "prompt_tok_s", "decode_tok_s")), report["timings"])
+limit = report["limit"]
+check("its limit", limit["tok_s"] > 0 and 0 < limit["share"] <= 1.05 and
+      limit["binds"] in ("disk", "cpu"), limit)
+cache = report["cache"]
+check("its cache counts", cache["asked"] == cache["hits"] + cache["misses"], cache)
+check("its drive", report["io"]["bytes"] > 0 and report["io"]["engine"], report["io"])
+check_run("an error leaves stdout empty in JSON too", run(TINY, "-p", "", "--json"), 2, b"")
+
+first = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--stats")
+seed = re.search(rb"seed (\d+)", first.stderr).group(1).decode()
+again = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--seed", seed)
+check("the seed of --stats repeats the answer", first.stdout == again.stdout, first.stdout)
+other = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--seed", "1", "--temp", "2")
+check("another seed and temperature gives another", other.stdout != again.stdout)
+check_run("--show-timings: a line on stderr", run(TINY, "-p", QUESTION, *GREEDY, "--show-timings"),
+          0, ANSWER, r"tok/s.*% of .* binds")
+stop = run(TINY, "-p", QUESTION, *GREEDY, "--stop", "ralia is", "--json")
+check("--stop", json.loads(stop.stdout)["text"] == "The capital of Aust", stop.stdout)
+cut = run(TINY, "-p", QUESTION, *GREEDY, "-n", "2", "--json")
+check("-n", json.loads(cut.stdout)["finish_reason"] == "length" and
+      json.loads(cut.stdout)["usage"]["completion_tokens"] == 2, cut.stdout)
+thought = json.loads(run(TINY, "-p", QUESTION, *GREEDY, "--reasoning", "on", "-n", "20",
+                         "--json").stdout)
+plain = json.loads(run(TINY, "-p", QUESTION, *GREEDY, "-n", "20", "--json").stdout)
+check("--reasoning on changes the prompt", thought["usage"]["prompt_tokens"] !=
+      plain["usage"]["prompt_tokens"] or thought["text"] != plain["text"])
+
+# ---- every setting that may change speed leaves the text alone -----------------------------------
+for setting in (("--io", "threads"), ("--io", "uring"), ("--cache-slots", "off"),
+                ("--cache-slots", "48"), ("--cache-policy", "lru"), ("--prefetch", "2"),
+                ("--prefetch", "off"), ("--chunk", "1"), ("--chunk", "3"), ("-t", "1"),
+                ("--cpu-isa", "scalar"), ("--ram", "256MiB"), ("--predictor", "repeat"),
+                ("--io-depth", "1"), ("--experts-in-flight", "1", "--expert-parts", "1")):
+    result = run(TINY, "-p", QUESTION, *GREEDY, *setting)
+    if setting == ("--io", "uring") and result.returncode == 5:
+        print("skip  --io uring: not on this machine")
+        continue
+    check_run(" ".join(setting), result, 0, ANSWER)
+check_run("a cache below one token's needs is refused with the number",
+          run(TINY, "-p", QUESTION, "--cache-slots", "47"), 4, b"", r"\b48\b")
