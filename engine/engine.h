@@ -33,6 +33,8 @@ struct EngineOptions {
     uint32_t ring_depth = 64;
     ExpertTuning tuning;
     uint64_t ram = 0;                     // bytes; 0: default_ram_budget()
+    uint64_t vram = 0;                    // bytes; 0: free now minus a margin
+    std::optional<uint32_t> vram_slots;   // expert cache in VRAM; else what its budget leaves
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
     std::string cache_policy = "aging-lru";
     std::string predictor = "router";
@@ -53,7 +55,9 @@ struct RunStats {
     uint64_t rows_asked = 0, row_hits = 0;
     uint64_t prompt_tokens = 0, decode_tokens = 0;
     double prompt_s = 0, decode_s = 0;
-    double compute_s = 0;  // of those, in kernels
+    CacheStats vram;           // the expert tier in VRAM; its misses are the RAM tier's asked
+    Backend::Counters device;  // launches, waits, downloads, uploads, peak
+    double compute_s = 0;      // of those, in kernels
 };
 
 // Sees (and may replace) tensors of the forward pass: dumps and layer tests. Host copies; slow.

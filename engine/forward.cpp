@@ -27,27 +27,35 @@ void upload_ropes(Pass& pass) {
     pass.yarn = upload(rt.yarn_frequencies, pass.ws.yarn_cos, pass.ws.yarn_sin);
 }
 
+// Every stream starts as the token's row; pre as one-hot on the first.
 Result<void> embed(Pass& pass) {
     const ModelConfig& c = pass.rt.config;
+    Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
-    const uint64_t dim = static_cast<uint64_t>(c.hidden);
-    for (int32_t i = 0; i < pass.n; i++) {
-        const bf16* row = pass.rt.weights.embedding.data + pass.ids[i] * dim;
-        bf16* streams = pass.ws.h + static_cast<uint64_t>(i) * c.hc * dim;
-        for (int32_t j = 0; j < c.hc; j++) backend.upload(streams + j * dim, row, dim * 2);
+    const uint64_t dim = static_cast<uint64_t>(c.hidden), n = static_cast<uint64_t>(pass.n);
+    std::vector<bf16> rows(n * dim);
+    for (uint64_t i = 0; i < n; i++) {
+        std::memcpy(rows.data() + i * dim, pass.rt.weights.embedding.data + pass.ids[i] * dim,
+                    dim * sizeof(bf16));
     }
-    std::vector<float> pre(static_cast<size_t>(pass.n) * c.hc, 0.0f);
-    for (int32_t i = 0; i < pass.n; i++) pre[static_cast<size_t>(i) * c.hc] = 1.0f;
-    backend.upload(pass.ws.pre_a, pre.data(), pre.size() * sizeof(float));
-    pass.pre = pass.ws.pre_a;
-    pass.pre_next = pass.ws.pre_b;
+    backend.upload(ws.x, rows.data(), rows.size() * sizeof(bf16));
+    const size_t row = dim * sizeof(bf16);
+    for (int32_t j = 0; j < c.hc; j++) {
+        backend.copy_rows(ws.h + j * dim, c.hc * row, ws.x, row, row, n);
+    }
+    std::vector<float> pre(n * c.hc, 0.0f);
+    for (uint64_t i = 0; i < n; i++) pre[i * c.hc] = 1.0f;
+    backend.upload(ws.pre_a, pre.data(), pre.size() * sizeof(float));
+    pass.pre = ws.pre_a;
+    pass.pre_next = ws.pre_b;
+    pass.post = ws.post_a, pass.post_next = ws.post_b;
+    pass.comb = ws.comb_a, pass.comb_next = ws.comb_b;
+    pass.h = ws.h;
+    pass.h_next = pass.n <= ws.shape.short_rows ? ws.h_short : ws.h;
 
     if (!pass.probe) return {};
     std::vector<float> values;
-    for (int32_t id : pass.ids) {
-        const bf16* row = pass.rt.weights.embedding.data + id * dim;
-        for (uint64_t d = 0; d < dim; d++) values.push_back(to_float(row[d]));
-    }
+    for (bf16 value : rows) values.push_back(to_float(value));
     pass.probe->floats(-1, "embed", values);
     return {};
 }
@@ -57,29 +65,39 @@ Result<void> embed(Pass& pass) {
 void enter(Pass& pass, const HyperWeights& hyper, const bf16* norm) {
     const ModelConfig& c = pass.rt.config;
     Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
-    backend.run(HyperMix{.pre = pass.pre_next,
-                         .post = ws.post,
-                         .comb = ws.comb,
-                         .h = ws.h,
-                         .fn = hyper.fn,
-                         .base = hyper.base,
-                         .scale = hyper.scale,
-                         .n = pass.n,
-                         .hc = c.hc,
-                         .dim = c.hidden,
-                         .iterations = c.hc_iterations,
-                         .eps = c.norm_eps,
-                         .hc_eps = c.hc_eps});
-    backend.run(HyperCollapse{ws.collapsed, pass.pre, ws.h, pass.n, c.hc, c.hidden});
-    backend.run(RmsNorm{ws.x, ws.collapsed, norm, pass.n, c.hidden, c.norm_eps});
+    const int32_t n = pass.n;
+    bf16* h = pass.pending ? pass.h_next : pass.h;
+    HyperStep step{};
+    if (pass.combine) step.combine = {ws.y, ws.partial, ws.shared, n, c.top_k, c.hidden};
+    if (pass.pending) step.expand = {pass.h, ws.y, pass.post, pass.comb, n, c.hc, c.hidden};
+    step.mix = {.pre = pass.pre_next,
+                .post = pass.post_next,
+                .comb = pass.comb_next,
+                .h = h,
+                .fn = hyper.fn,
+                .base = hyper.base,
+                .scale = hyper.scale,
+                .n = n,
+                .hc = c.hc,
+                .dim = c.hidden,
+                .iterations = c.hc_iterations,
+                .eps = c.norm_eps,
+                .hc_eps = c.hc_eps};
+    step.collapse = {ws.collapsed, pass.pre, h, n, c.hc, c.hidden};
+    step.norm = {ws.x, ws.collapsed, norm, n, c.hidden, c.norm_eps};
+    step.quant = {ws.xq, ws.x, n, c.hidden};
+    pass.rt.backend->run(step);
+    if (pass.pending) std::swap(pass.h, pass.h_next);
     std::swap(pass.pre, pass.pre_next);
+    std::swap(pass.post, pass.post_next);
+    std::swap(pass.comb, pass.comb_next);
+    pass.pending = pass.combine = false;
 }
 
+// A probe looks at every sub-layer's output and at the streams.
 void leave(Pass& pass) {
-    const ModelConfig& c = pass.rt.config;
-    Workspace& ws = pass.ws;
-    pass.rt.backend->run(HyperExpand{ws.h, ws.y, ws.post, ws.comb, pass.n, c.hc, c.hidden});
+    pass.pending = true;
+    if (pass.probe) settle(pass);
 }
 
 Result<void> run_layer(Pass& pass, int32_t layer) {
@@ -89,6 +107,7 @@ Result<void> run_layer(Pass& pass, int32_t layer) {
     const uint64_t n = pass.n, dim = c.hidden, streams = n * c.hc;
 
     if (w.engram) {
+        settle(pass);
         if (auto r = engram(pass, layer); !r) return r;
     }
     if (auto r = probe_replace(pass, layer); !r) return r;
@@ -103,9 +122,10 @@ Result<void> run_layer(Pass& pass, int32_t layer) {
     enter(pass, w.hc_ffn, w.ffn_norm);
     if (auto r = probe(pass, layer, "ffn_in", ws.x, n * dim); !r) return r;
     if (auto r = experts(pass, layer); !r) return r;
-    if (auto r = probe(pass, layer, "ffn_out", ws.y, n * dim); !r) return r;
+    pass.combine = true;
     leave(pass);
-    if (auto r = probe(pass, layer, "h", ws.h, streams * dim); !r) return r;
+    if (auto r = probe(pass, layer, "ffn_out", ws.y, n * dim); !r) return r;
+    if (auto r = probe(pass, layer, "h", pass.h, streams * dim); !r) return r;
     return probe(pass, layer, "pre", pass.pre, streams);
 }
 
@@ -118,11 +138,29 @@ Result<void> check_finite(std::span<const float> logits, int32_t position) {
     return {};
 }
 
+// Logits of `count` rows of ws.x to the host; the head may live there itself.
+Result<void> head_rows(Pass& pass, int32_t row, int32_t count, float* logits) {
+    Runtime& rt = pass.rt;
+    Workspace& ws = pass.ws;
+    const uint64_t dim = rt.config.hidden, vocab = rt.config.vocab;
+    const bf16* x = ws.x + row * dim;
+    if (!rt.head_backend) {
+        rt.backend->run(LinearBf16{nullptr, ws.logits, rt.weights.head, x, count});
+        return rt.backend->download(logits, ws.logits, vocab * count * sizeof(float));
+    }
+    std::vector<bf16> rows(dim * count);
+    auto done = rt.backend->download(rows.data(), x, rows.size() * sizeof(bf16));
+    if (!done) return done;
+    rt.head_backend->run(LinearBf16{nullptr, logits, rt.weights.head, rows.data(), count});
+    return {};
+}
+
 Result<void> run_head(Pass& pass) {
     const ModelConfig& c = pass.rt.config;
     Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
-    backend.run(HyperCollapse{ws.collapsed, pass.pre, ws.h, pass.n, c.hc, c.hidden});
+    settle(pass);
+    backend.run(HyperCollapse{ws.collapsed, pass.pre, pass.h, pass.n, c.hc, c.hidden});
     backend.run(RmsNorm{ws.x, ws.collapsed, pass.rt.weights.norm, pass.n, c.hidden, c.norm_eps});
     const uint64_t dim = c.hidden;
     if (auto r = probe(pass, -1, "final_norm_out", ws.x, pass.n * dim); !r) return r;
@@ -132,12 +170,7 @@ Result<void> run_head(Pass& pass) {
     int32_t row = pass.each ? 0 : pass.n - 1;
     while (row < pass.n) {
         const int32_t count = std::min(pass.n - row, ws.shape.logit_rows);
-        backend.run(LinearBf16{.y_bf16 = nullptr,
-                               .y_f32 = ws.logits,
-                               .w = pass.rt.weights.head,
-                               .x = ws.x + row * dim,
-                               .n = count});
-        auto done = backend.download(host.data(), ws.logits, vocab * count * sizeof(float));
+        auto done = head_rows(pass, row, count, host.data());
         if (!done) return done;
         for (int32_t i = 0; i < count; i++) {
             const std::span<const float> logits(host.data() + vocab * i, vocab);
@@ -163,6 +196,18 @@ Result<void> run_layers(Pass& pass) {
 }
 
 }  // namespace
+
+void settle(Pass& pass) {
+    const ModelConfig& c = pass.rt.config;
+    Workspace& ws = pass.ws;
+    if (!pass.pending) return;
+    Backend& backend = *pass.rt.backend;
+    if (pass.combine) {
+        backend.run(Combine{ws.y, ws.partial, ws.shared, pass.n, c.top_k, c.hidden});
+    }
+    backend.run(HyperExpand{pass.h, ws.y, pass.post, pass.comb, pass.n, c.hc, c.hidden});
+    pass.pending = pass.combine = false;
+}
 
 Result<void> forward(Pass& pass) {
     if (auto r = request_engram_rows(pass); !r) return r;

@@ -33,7 +33,16 @@ struct Pass {
     RopeTable plain{}, yarn{};
     float* pre = nullptr;       // threaded one sub-layer ahead
     float* pre_next = nullptr;  // the other buffer
-    int32_t topk_width = 0;     // of the list published last
+    // The streams, and where the next expansion puts them: another buffer for short passes, else
+    // the same. While `pending`, the last sub-layer's output (ws.y, or with `combine` ws.partial
+    // and ws.shared) is not in them yet: the next sub-layer's first step expands it.
+    bf16* h = nullptr;
+    bf16* h_next = nullptr;
+    bool pending = false;
+    bool combine = false;
+    float *post = nullptr, *comb = nullptr;  // of the sub-layer that runs
+    float *post_next = nullptr, *comb_next = nullptr;
+    int32_t topk_width = 0;  // of the list published last
 
     std::vector<std::vector<int32_t>> row_index{};  // one an Engram layer
     std::vector<std::vector<uint64_t>> row_ids{};   // as asked for, distinct
@@ -52,6 +61,9 @@ struct Pass {
 };
 
 Result<void> forward(Pass& pass);
+
+// Brings pass.h up to date.
+void settle(Pass& pass);
 
 // ---- mechanisms: x [n][D] in, y [n][D] out, both in the workspace
 

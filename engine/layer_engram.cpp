@@ -88,7 +88,7 @@ Result<void> engram(Pass& pass, int32_t layer) {
                                  .columns = c.engram_columns(),
                                  .dim = c.engram_dim});
         backend.run(LinearFp8{ws.engram_kv, w.wkv, ws.rows, n});
-        backend.run(EngramGate{.h = ws.h + at * c.hc * c.hidden,
+        backend.run(EngramGate{.h = pass.h + at * c.hc * c.hidden,
                                .kv = ws.engram_kv,
                                .q_weight = w.q_weight,
                                .k_weight = w.k_weight,
@@ -97,7 +97,8 @@ Result<void> engram(Pass& pass, int32_t layer) {
                                .dim = c.hidden,
                                .eps = c.norm_eps});
     }
-    return probe(pass, layer, "engram_out", ws.h, static_cast<uint64_t>(pass.n) * c.hc * c.hidden);
+    return probe(pass, layer, "engram_out", pass.h,
+                 static_cast<uint64_t>(pass.n) * c.hc * c.hidden);
 }
 
 }  // namespace sluice

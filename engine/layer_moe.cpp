@@ -123,13 +123,14 @@ void group(const Pass& pass, Routed& routed) {
     }
 }
 
-void upload_lists(Pass& pass, const Routed& routed) {
+// The device reads the lists in place; whatever read them before is done, since the routes were
+// downloaded after it.
+void write_lists(Pass& pass, const Routed& routed) {
     Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
     const size_t bytes = routed.rows.size() * 4;
-    backend.upload(ws.expert_rows, routed.rows.data(), bytes);
-    backend.upload(ws.expert_slots, routed.slots.data(), bytes);
-    backend.upload(ws.expert_weights, routed.row_weights.data(), bytes);
+    std::memcpy(ws.expert_rows, routed.rows.data(), bytes);
+    std::memcpy(ws.expert_slots, routed.slots.data(), bytes);
+    std::memcpy(ws.expert_weights, routed.row_weights.data(), bytes);
 }
 
 void run_shared(Pass& pass, int32_t layer) {
@@ -138,11 +139,10 @@ void run_shared(Pass& pass, int32_t layer) {
     Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
     const int32_t n = pass.n;
-    backend.run(ActQuant{ws.xq, ws.x, n, c.hidden});
-    backend.run(LinearFp8{ws.shared_gate, w.shared_w1, ws.xq, n});
-    backend.run(LinearFp8{ws.shared_up, w.shared_w3, ws.xq, n});
-    backend.run(Swiglu{ws.shared_act, ws.shared_gate, ws.shared_up, nullptr, n, c.moe_hidden,
-                       c.swiglu_limit});
+    backend.run(GateUp{
+        {ws.shared_gate, w.shared_w1, ws.xq, n},
+        {ws.shared_up, w.shared_w3, ws.xq, n},
+        {ws.shared_act, ws.shared_gate, ws.shared_up, nullptr, n, c.moe_hidden, c.swiglu_limit}});
     backend.run(LinearFp8{ws.shared, w.shared_w2, ws.shared_act, n});
 }
 
@@ -157,28 +157,76 @@ ExpertWeights view(const Runtime& rt, ExpertKey key, const std::byte* slot) {
             .w3 = {part(w3_codes), part(w3_scales), f, d}};
 }
 
-Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& handle) {
-    Runtime& rt = pass.rt;
-    Workspace& ws = pass.ws;
-    Result<const std::byte*> slot = rt.cache->bytes(handle);
-    if (!slot) return tl::unexpected(slot.error());
-    const std::byte* weights = *slot;
-    if (rt.expert_staging) {
-        rt.backend->upload(rt.expert_staging, weights, rt.experts->slot_bytes());
-        weights = rt.expert_staging;
-    }
-    const auto found = std::find(routed.distinct.begin(), routed.distinct.end(), handle.key.expert);
+RoutedExpert expert_op(const Pass& pass, const Routed& routed, int32_t expert,
+                       const ExpertWeights& weights) {
+    const Workspace& ws = pass.ws;
+    const auto found = std::find(routed.distinct.begin(), routed.distinct.end(), expert);
     const size_t i = static_cast<size_t>(found - routed.distinct.begin());
     const int32_t begin = routed.begin[i];
-    rt.backend->run(RoutedExpert{.out = ws.partial,
-                                 .expert = view(rt, handle.key, weights),
-                                 .x = ws.xq,
-                                 .rows = ws.expert_rows + begin,
-                                 .slots = ws.expert_slots + begin,
-                                 .weights = ws.expert_weights + begin,
-                                 .count = routed.begin[i + 1] - begin,
-                                 .limit = rt.config.swiglu_limit});
+    return {.out = ws.partial,
+            .expert = weights,
+            .x = ws.xq,
+            .rows = ws.expert_rows + begin,
+            .slots = ws.expert_slots + begin,
+            .weights = ws.expert_weights + begin,
+            .count = routed.begin[i + 1] - begin,
+            .limit = pass.rt.config.swiglu_limit};
+}
+
+Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& handle) {
+    Runtime& rt = pass.rt;
+    Result<const std::byte*> slot = rt.cache->bytes(handle);
+    if (!slot) return tl::unexpected(slot.error());
+    rt.backend->run(expert_op(pass, routed, handle.key.expert, view(rt, handle.key, *slot)));
     rt.cache->release(handle);
+    return rt.cache->pump();
+}
+
+// ---- a device with memory of its own: RAM slot -> upload beside compute -> VRAM slot
+
+// Gives RAM slots back whose upload is over; with `room`, waits until fewer than that many are
+// held.
+Result<void> release_uploaded(Runtime& rt, size_t room) {
+    while (!rt.uploading.empty()) {
+        const auto& [handle, mark] = rt.uploading.front();
+        if (!rt.backend->uploads_done(mark)) {
+            if (rt.uploading.size() < room) return {};
+            if (auto done = rt.backend->wait_uploads(mark); !done) return done;
+        }
+        rt.cache->release(handle);
+        rt.uploading.pop_front();
+    }
+    return {};
+}
+
+// What is in VRAM already, in one batch.
+Result<void> run_resident(Pass& pass, int32_t layer, const Routed& routed,
+                          std::span<const int32_t> missing) {
+    std::vector<RoutedExpert> items;
+    for (int32_t expert : routed.distinct) {
+        if (std::find(missing.begin(), missing.end(), expert) != missing.end()) continue;
+        auto weights = pass.rt.device_experts->weights({layer, expert});
+        if (!weights) return tl::unexpected(weights.error());
+        items.push_back(expert_op(pass, routed, expert, *weights));
+    }
+    if (items.empty()) return {};
+    pass.rt.backend->run(RoutedExpertBatch{items.data(), static_cast<int32_t>(items.size())});
+    pass.rt.device_experts->used();
+    return {};
+}
+
+Result<void> upload_and_run(Pass& pass, const Routed& routed, const ExpertHandle& handle) {
+    Runtime& rt = pass.rt;
+    Result<const std::byte*> slot = rt.cache->bytes(handle);
+    if (!slot) return tl::unexpected(slot.error());
+    if (auto r = rt.device_experts->upload(handle.key, *slot); !r) return r;
+    rt.uploading.push_back({handle, rt.device_experts->flush()});
+    auto weights = rt.device_experts->weights(handle.key);
+    if (!weights) return tl::unexpected(weights.error());
+    const RoutedExpert op = expert_op(pass, routed, handle.key.expert, *weights);
+    rt.backend->run(RoutedExpertBatch{&op, 1});
+    rt.device_experts->used();
+    if (auto r = release_uploaded(rt, rt.uploading_max); !r) return r;
     return rt.cache->pump();
 }
 
@@ -206,44 +254,60 @@ void prefetch(Pass& pass, int32_t layer, const Routed& routed) {
     rt.cache->prefetch(layer + 1, guesses, count);
 }
 
-Result<void> run_routed(Pass& pass, const Routed& routed) {
-    for (size_t i = 0; i < routed.distinct.size(); i++) {
+// `streamed`: how many experts the RAM tier was asked for.
+Result<void> run_streamed(Pass& pass, const Routed& routed, size_t streamed) {
+    for (size_t i = 0; i < streamed; i++) {
         if (pass.cancelled()) return fail(Code::interrupted, "stopped");
         Result<ExpertHandle> handle = pass.rt.cache->next();
         if (!handle) return tl::unexpected(handle.error());
-        if (auto done = run_expert(pass, routed, *handle); !done) return done;
+        auto done = pass.rt.device_experts ? upload_and_run(pass, routed, *handle)
+                                           : run_expert(pass, routed, *handle);
+        if (!done) return done;
     }
     return {};
 }
 
+// Demand, shared expert, routed experts. The drive starts first; the shared expert is computed
+// while it reads.
+Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
+    Runtime& rt = pass.rt;
+    const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;
+    std::vector<int32_t> missing = routed.distinct;
+    if (rt.device_experts) {
+        if (auto r = release_uploaded(rt, 1); !r) return r;
+        rt.device_experts->begin(layer, routed.distinct, kind, missing);
+    }
+    if (auto r = rt.cache->demand(layer, missing, kind); !r) return r;
+    prefetch(pass, layer, routed);
+    write_lists(pass, routed);
+    run_shared(pass, layer);
+    if (auto r = rt.cache->pump(); !r) return r;
+    if (rt.device_experts) {
+        if (auto r = run_resident(pass, layer, routed, missing); !r) return r;
+    }
+    return run_streamed(pass, routed, missing.size());
+}
+
 }  // namespace
 
+// Leaves the output as partials and shared expert, for the step that follows to combine.
 Result<void> experts(Pass& pass, int32_t layer) {
     Runtime& rt = pass.rt;
-    Workspace& ws = pass.ws;
-    const ModelConfig& c = rt.config;
     Routed routed;
     if (auto r = choose(pass, layer, routed); !r) return r;
     const uint64_t count = routed.ids.size();
-    if (auto r = probe(pass, layer, "route_ids", ws.routes, count); !r) return r;
+    if (auto r = probe(pass, layer, "route_ids", pass.ws.routes, count); !r) return r;
     if (auto r = probe(pass, layer, "route_w", route_weights(pass), count); !r) return r;
     group(pass, routed);
-    // The drive starts first; the shared expert is computed while it reads.
-    const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;
-    if (auto r = rt.cache->demand(layer, routed.distinct, kind); !r) return r;
-    prefetch(pass, layer, routed);
-    upload_lists(pass, routed);
-    run_shared(pass, layer);
-    Result<void> done = rt.cache->pump();
-    if (done) done = run_routed(pass, routed);
+    auto done = run_experts(pass, layer, routed);
     if (!done) {
         // Work in flight may still read the slots.
         (void)rt.backend->synchronize();
+        if (rt.device_experts) rt.device_experts->used();
+        rt.uploading.clear();
         rt.cache->abandon();
-        return done;
     }
-    rt.backend->run(Combine{ws.y, ws.partial, ws.shared, pass.n, c.top_k, c.hidden});
-    return {};
+    return done;
 }
 
 }  // namespace sluice

@@ -54,7 +54,8 @@ Result<std::unique_ptr<Backend>> open_cpu(const EngineOptions& options) {
     return make_cpu_backend({.isa = options.isa, .threads = options.threads});
 }
 
-// "auto" takes a GPU that is there and works, and says so when one is there and does not.
+// "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
+// run on the CPU that nobody asked for.
 Result<void> open_backend(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     EngineOptions& o = rt.options;
@@ -70,18 +71,17 @@ Result<void> open_backend(Loaded& loaded) {
         return fail(Code::usage,
                     cat("--device ", printable(o.device), ": expected auto, cpu, cuda or cuda:N"));
     }
-    const bool automatic = o.device == "auto";
-    if (automatic) {
+    if (o.device == "auto") {
         auto devices = cuda_devices();
-        if (!devices) loaded.notes.push_back(cat("the GPU is not used: ", devices.error().message));
-        o.device = devices && !devices->empty() ? "cuda" : "cpu";
+        if (!devices) return within("--device auto (--device cpu runs without)", devices.error());
+        o.device = devices->empty() ? "cpu" : "cuda";
+        loaded.notes.push_back(cat("device chosen: ", o.device));
     }
-    auto backend = o.device == "cpu" ? open_cpu(o) : make_cuda_backend({.device = index});
-    if (!backend && automatic && o.device == "cuda") {
-        loaded.notes.push_back(cat("the GPU is not used: ", backend.error().message));
-        o.device = "cpu";
-        backend = open_cpu(o);
+    if (o.vram != 0 && o.device == "cpu") {
+        return fail(Code::usage, "--vram is given, but the run is on the CPU");
     }
+    auto backend = o.device == "cpu" ? open_cpu(o)
+                                     : make_cuda_backend({.device = index, .vram_budget = o.vram});
     if (!backend) return tl::unexpected(backend.error());
     rt.backend = std::move(*backend);
     return {};
@@ -138,9 +138,15 @@ Result<void> open_cache(Runtime& rt, const Plan& plan) {
     if (!cache) return tl::unexpected(cache.error());
     rt.cache = std::move(*cache);
     if (rt.backend->host_memory()) return {};
-    auto staging = rt.backend->allocate(rt.experts->slot_bytes(), "expert in use");
-    if (!staging) return tl::unexpected(staging.error());
-    rt.expert_staging = *staging;
+    auto tier =
+        DeviceExperts::create({.cache_slots = plan.vram_cache_slots,
+                               .ring_slots = plan.vram_ring_slots,
+                               .policy = o.cache_policy,
+                               .seed = o.seed},
+                              *rt.experts, *rt.backend, rt.config.moe_hidden, rt.config.hidden);
+    if (!tier) return tl::unexpected(tier.error());
+    rt.device_experts = std::move(*tier);
+    rt.uploading_max = std::max<size_t>(1, plan.ring_slots / 2);
     return {};
 }
 
@@ -162,28 +168,16 @@ Result<void> open_prediction(Runtime& rt) {
     return {};
 }
 
-Result<void> reserve(Runtime& rt, const Plan& plan) {
-    const ModelConfig& c = rt.config;
-    int32_t rows = 0;
-    for (int32_t owner : c.kv_sources) {
-        rows = std::max(rows, rt.options.context / c.ratios[owner]);
-    }
-    return rt.backend->reserve({.n = plan.shape.chunk,
-                                .dim = c.hidden,
-                                .inner = c.moe_hidden,
-                                .experts = c.experts,
-                                .top_k = c.top_k,
-                                .index_rows = rows,
-                                .window = c.window,
-                                .index_topk = c.index_topk,
-                                .head_dim = c.head_dim,
-                                .group_rank = c.o_rank});
-}
-
 Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Plan& plan,
                   const LoadControl& control) {
     Runtime& rt = loaded.runtime;
-    if (auto r = reserve(rt, plan); !r) return r;
+    if (plan.head_on_host) {
+        auto cpu = open_cpu(rt.options);
+        if (!cpu) return tl::unexpected(cpu.error());
+        rt.head_backend = std::move(*cpu);
+        loaded.notes.push_back("the head does not fit the VRAM budget: it is computed on the CPU");
+    }
+    if (auto r = rt.backend->reserve(largest_shapes(rt.config, plan.shape)); !r) return r;
     auto embedding = PageBuffer::create(plan.embedding, "embedding");
     if (!embedding) return tl::unexpected(embedding.error());
     rt.embedding = std::move(*embedding);
@@ -195,7 +189,9 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     rt.state.emplace(rt.config, rt.options.context, *rt.backend, *state);
     auto workspace = rt.backend->allocate(plan.workspace, "workspace");
     if (!workspace) return tl::unexpected(workspace.error());
-    rt.workspace.emplace(rt.config, plan.shape, *workspace);
+    auto lists = rt.backend->allocate_shared(Workspace::list_bytes(rt.config, plan.shape), "lists");
+    if (!lists) return tl::unexpected(lists.error());
+    rt.workspace.emplace(rt.config, plan.shape, *workspace, *lists);
     if (auto r = open_rows(rt, plan); !r) return r;
     if (auto r = open_cache(rt, plan); !r) return r;
     return open_prediction(rt);
@@ -215,7 +211,7 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
 
     auto model = find_model(rt.config.model_type);
     if (!model) return tl::unexpected(model.error());
-    const std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
+    std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
     rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning);
     auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
     if (!account) return tl::unexpected(account.error());

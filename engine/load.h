@@ -30,7 +30,11 @@ struct Plan {
     uint64_t dense, embedding, state, workspace, row_buffers;
     uint32_t row_capacity;
     uint32_t cache_slots, ring_slots;
+    uint32_t vram_cache_slots, vram_ring_slots;
+    bool head_on_host;
 };
-Result<Plan> plan_memory(Loaded& loaded, const std::vector<TensorSpec>& specs);
+// Moves the head to host memory when the device has no room for it.
+Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs);
+Shapes largest_shapes(const ModelConfig& config, const WorkspaceShape& shape);
 
 }  // namespace sluice

@@ -11,6 +11,9 @@ namespace {
 constexpr int32_t context_default = 8192;
 constexpr int32_t chunk_default = 512;
 constexpr int32_t chunk_least = 16;
+constexpr int32_t device_chunk_most = 4096;
+constexpr int32_t chunk_comfortable = 512;   // what the head has to leave room for on a device
+constexpr uint32_t vram_ring = 4;            // device slots that experts pass through
 constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
 constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
 constexpr uint32_t ring_slots_least = 8;
@@ -30,7 +33,8 @@ Result<void> resolve_context(Runtime& rt) {
 
 void size_chunk(const Runtime& rt, int32_t chunk, Plan& plan) {
     plan.shape = WorkspaceShape::plan(rt.config, chunk, rt.options.context);
-    plan.workspace = Workspace::bytes(rt.config, plan.shape);
+    plan.workspace = Workspace::bytes(rt.config, plan.shape) +
+                     rt.backend->reserve_bytes(largest_shapes(rt.config, plan.shape));
     plan.row_buffers = RowBuffers::bytes(rt.config, chunk);
     const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
     for (const RowTable& table : rt.weights.tables) {
@@ -39,19 +43,66 @@ void size_chunk(const Runtime& rt, int32_t chunk, Plan& plan) {
     }
 }
 
-// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk.
-void resolve_chunk(Runtime& rt, uint64_t left, Plan& plan) {
+// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk. On a
+// device with memory of its own a prompt's experts cross the link once a chunk: the largest that
+// fits.
+void resolve_chunk(Runtime& rt, uint64_t ram_left, uint64_t device_left, Plan& plan) {
     EngineOptions& o = rt.options;
     const bool whole = o.index_keys == IndexKeys::reference;
+    const bool host = rt.backend->host_memory();
     int32_t chunk = o.chunk;
-    if (chunk == 0) chunk = whole ? o.context : std::min(chunk_default, o.context);
+    if (chunk == 0) {
+        chunk = whole ? o.context : std::min(host ? chunk_default : device_chunk_most, o.context);
+    }
     size_chunk(rt, chunk, plan);
-    while (o.chunk == 0 && !whole && chunk > chunk_least &&
-           plan.workspace + plan.row_buffers > left / 4) {
-        chunk /= 2;
+    const auto too_large = [&] {
+        if (host) return plan.workspace + plan.row_buffers > ram_left / 4;
+        return plan.workspace > device_left / 4 * 3 || plan.row_buffers > ram_left / 4;
+    };
+    while (o.chunk == 0 && !whole && chunk > chunk_least && too_large()) {
+        chunk = std::max(chunk_least, chunk / 2);
         size_chunk(rt, chunk, plan);
     }
     o.chunk = chunk;
+}
+
+// What is left of VRAM holds experts.
+Result<void> resolve_vram_slots(Runtime& rt, Budget& vram, Plan& plan) {
+    const ModelConfig& c = rt.config;
+    const uint64_t slot = DeviceExperts::slot_bytes(*rt.experts);
+    const auto all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
+    plan.vram_ring_slots = vram_ring;
+    auto taken = vram.take(cat("experts in transit, ", vram_ring, " slots"), vram_ring * slot);
+    if (!taken) return taken;
+    uint64_t slots = std::min(all, vram.left() / slot);
+    if (rt.options.vram_slots) {
+        if (*rt.options.vram_slots > slots) {
+            return fail(Code::no_memory, cat("a VRAM expert cache of ", *rt.options.vram_slots,
+                                             " slots does not fit: there is room for ", slots));
+        }
+        slots = *rt.options.vram_slots;
+    }
+    plan.vram_cache_slots = static_cast<uint32_t>(slots);
+    rt.options.vram_slots = plan.vram_cache_slots;
+    return vram.take(cat("expert cache, ", slots, " slots"), slots * slot);
+}
+
+// The head moves to host memory if the device could not hold it beside the rest and a small chunk.
+void place_head(Runtime& rt, std::vector<TensorSpec>& specs, Plan& plan) {
+    const uint64_t limit = rt.backend->memory_limit();
+    const auto need = [&] {
+        const WorkspaceShape least = WorkspaceShape::plan(
+            rt.config, std::min(chunk_comfortable, rt.options.context), rt.options.context);
+        return dense_bytes(specs) + plan.state + Workspace::bytes(rt.config, least) +
+               rt.backend->reserve_bytes(largest_shapes(rt.config, least)) +
+               vram_ring * DeviceExperts::slot_bytes(*rt.experts);
+    };
+    if (rt.backend->host_memory() || need() <= limit) return;
+    for (TensorSpec& spec : specs) {
+        if (spec.name != "head.weight") continue;
+        spec.home = Home::embedding;
+        plan.head_on_host = true;
+    }
 }
 
 Result<void> resolve_slots(Runtime& rt, Budget& ram, Plan& plan) {
@@ -98,34 +149,51 @@ Result<void> take_all(const std::vector<Promise>& promises) {
 
 }  // namespace
 
-Result<Plan> plan_memory(Loaded& loaded, const std::vector<TensorSpec>& specs) {
+Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
+    int32_t rows = 0;
+    for (int32_t owner : c.kv_sources) rows = std::max(rows, shape.context / c.ratios[owner]);
+    return {.n = shape.chunk,
+            .dim = c.hidden,
+            .inner = c.moe_hidden,
+            .experts = c.experts,
+            .top_k = c.top_k,
+            .index_rows = rows,
+            .window = c.window,
+            .index_topk = c.index_topk,
+            .head_dim = c.head_dim,
+            .group_rank = c.o_rank};
+}
+
+Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
     Runtime& rt = loaded.runtime;
     EngineOptions& o = rt.options;
     if (auto r = resolve_context(rt); !r) return tl::unexpected(r.error());
     if (o.ram == 0) o.ram = default_ram_budget();
-    Budget ram("ram", o.ram), vram("vram", std::numeric_limits<uint64_t>::max());
+    Budget ram("ram", o.ram), vram("vram", rt.backend->memory_limit());
     const bool host = rt.backend->host_memory();
     Budget& device = host ? ram : vram;
 
     Plan plan{};
+    plan.state = State::bytes(rt.config, o.context);
+    place_head(rt, specs, plan);
     plan.dense = dense_bytes(specs);
     plan.embedding = embedding_bytes(specs);
-    plan.state = State::bytes(rt.config, o.context);
     plan.row_capacity = row_capacity;
     const uint64_t slot = rt.experts->slot_bytes();
     plan.ring_slots = std::max(ring_slots_least, o.tuning.in_flight_max + 4);
-    auto taken = take_all({{&device, "dense weights and head", plan.dense},
-                           {&ram, "embedding", plan.embedding},
-                           {&device, cat("state of ", o.context, " tokens"), plan.state}});
+    auto taken = take_all(
+        {{&device, plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
+         {&ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
+         {&device, cat("state of ", o.context, " tokens"), plan.state}});
     if (!taken) return tl::unexpected(taken.error());
-    resolve_chunk(rt, ram.left(), plan);
+    resolve_chunk(rt, ram.left(), vram.left(), plan);
     taken = take_all(
         {{&device, cat("workspace of ", o.chunk, " tokens"), plan.workspace},
          {&ram, "engram rows", plan.row_buffers},
          {&ram, cat("experts in transit, ", plan.ring_slots, " slots"), plan.ring_slots * slot}});
     if (!taken) return tl::unexpected(taken.error());
     if (!host) {
-        if (auto r = vram.take("expert in use", slot); !r) return tl::unexpected(r.error());
+        if (auto r = resolve_vram_slots(rt, vram, plan); !r) return tl::unexpected(r.error());
     }
     if (auto r = resolve_slots(rt, ram, plan); !r) return tl::unexpected(r.error());
     keep_lines(loaded, vram);

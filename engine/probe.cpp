@@ -70,17 +70,17 @@ Result<void> probe_replace(Pass& pass, int32_t layer) {
     if (!pass.probe) return {};
     const ModelConfig& c = pass.rt.config;
     const uint64_t streams = static_cast<uint64_t>(pass.n) * c.hc;
-    auto h = fetch(pass, pass.ws.h, streams * c.hidden);
+    auto h = fetch(pass, pass.h, streams * c.hidden);
     if (!h) return tl::unexpected(h.error());
     auto pre = fetch(pass, pass.pre, streams);
     if (!pre) return tl::unexpected(pre.error());
     std::vector<float> wide = widen(*h);
     if (pass.probe->replace(layer, wide, *pre)) {
         std::transform(wide.begin(), wide.end(), h->begin(), to_bf16);
-        pass.rt.backend->upload(pass.ws.h, h->data(), h->size() * sizeof(bf16));
+        pass.rt.backend->upload(pass.h, h->data(), h->size() * sizeof(bf16));
         pass.rt.backend->upload(pass.pre, pre->data(), pre->size() * sizeof(float));
     }
-    return probe(pass, layer, "h_in", pass.ws.h, streams * c.hidden);
+    return probe(pass, layer, "h_in", pass.h, streams * c.hidden);
 }
 
 Result<void> probe_state(Pass& pass) {

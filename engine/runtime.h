@@ -2,10 +2,13 @@
 // ring, the ring before the files and the memory it reads into.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "cache/device_experts.h"
 #include "cache/expert_cache.h"
 #include "cache/predictor.h"
 #include "cache/route_file.h"
@@ -34,11 +37,15 @@ struct Runtime {
     PageBuffer embedding, row_memory, expert_memory;
     RowBuffers row_buffers;
     std::unique_ptr<Backend> backend;
-    std::byte* expert_staging = nullptr;  // a device that cannot read host memory computes here
+    std::unique_ptr<Backend> head_backend;  // the CPU, where the head did not fit the device
 
     std::optional<ExpertMap> experts;
     std::unique_ptr<ReadRing> ring;
     std::unique_ptr<ExpertCache> cache;
+    // A device with memory of its own only: its experts, and the RAM slots that uploads still read.
+    std::unique_ptr<DeviceExperts> device_experts;
+    std::deque<std::pair<ExpertHandle, uint64_t>> uploading;
+    size_t uploading_max = 1;
     std::vector<std::unique_ptr<RowCache>> rows;  // one an Engram layer
 
     std::unique_ptr<Predictor> predictor;

@@ -22,6 +22,8 @@ RunStats totals(const Runtime& rt) {
     if (rt.governor) t.cache.prefetch_switched_off = rt.governor->switched_off();
     t.ring = rt.ring->stats();
     t.expert_bytes = t.cache.bytes_demand + t.cache.bytes_prefetch;
+    if (rt.device_experts) t.vram = rt.device_experts->stats();
+    t.device = rt.backend->counters();
     for (const auto& rows : rt.rows) {
         t.row_bytes += rows->bytes_read();
         t.rows_asked += rows->asked();
@@ -50,6 +52,14 @@ CacheStats operator-(CacheStats a, const CacheStats& b) {
     return a;
 }
 
+Backend::Counters operator-(Backend::Counters a, const Backend::Counters& b) {
+    a.launches -= b.launches;
+    a.waits -= b.waits;
+    a.downloads -= b.downloads;
+    a.upload_bytes -= b.upload_bytes;
+    return a;
+}
+
 RingStats operator-(RingStats a, const RingStats& b) {
     a.reads -= b.reads;
     a.bytes -= b.bytes;
@@ -64,6 +74,8 @@ void refresh(Session::Impl& s) {
     s.stats.cache = now.cache - s.cleared.cache;
     s.stats.ring = now.ring - s.cleared.ring;
     s.stats.expert_bytes = now.expert_bytes - s.cleared.expert_bytes;
+    s.stats.vram = now.vram - s.cleared.vram;
+    s.stats.device = now.device - s.cleared.device;
     s.stats.row_bytes = now.row_bytes - s.cleared.row_bytes;
     s.stats.rows_asked = now.rows_asked - s.cleared.rows_asked;
     s.stats.row_hits = now.row_hits - s.cleared.row_hits;
@@ -168,6 +180,7 @@ struct Feed {
         if (auto r = forward(pass); !r) return r;
         s.state().advance(pass.ids);
         rt.cache->token_passed();
+        if (rt.device_experts) rt.device_experts->token_passed();
         if (!pass.sweep && rt.predictor) rt.predictor->token_passed();
         if (!pass.sweep && rt.governor) {
             rt.governor->token_passed(rt.cache->stats().wait_s - waited, seconds_since(start));

@@ -8,10 +8,9 @@ uint64_t State::carve(const ModelConfig& c, int32_t context, Carver carver,
                       std::vector<LayerState>& layers) {
     layers.assign(c.layers, {});
     const uint64_t ring = static_cast<uint64_t>(c.window) * c.head_dim;
-    for (LayerState& layer : layers) {
-        carver.take(layer.ring, ring);
-        carver.take(layer.saved_ring, ring);
-    }
+    // All rings, then all their copies: a slot of every layer is one strided copy.
+    for (LayerState& layer : layers) carver.take(layer.ring, ring);
+    for (LayerState& layer : layers) carver.take(layer.saved_ring, ring);
     for (int32_t owner : c.kv_sources) {
         LayerState& layer = layers[owner];
         const int32_t ratio = c.ratios[owner];
@@ -53,12 +52,17 @@ void State::copy_ring(bool save) {
     const int32_t first = saved_position_ % window;
     const int32_t run = std::min(count, window - first);
     const uint64_t row = static_cast<uint64_t>(config_->head_dim);
-    for (LayerState& layer : layers_) {
-        bf16* to = save ? layer.saved_ring : layer.ring;
-        const bf16* from = save ? layer.ring : layer.saved_ring;
-        backend_->copy(to + first * row, from + first * row, run * row * sizeof(bf16));
-        if (count > run) backend_->copy(to, from, (count - run) * row * sizeof(bf16));
-    }
+    bf16* to = save ? layers_[0].saved_ring : layers_[0].ring;
+    const bf16* from = save ? layers_[0].ring : layers_[0].saved_ring;
+    const size_t pitch =
+        layers_.size() < 2 ? 0 : (layers_[1].ring - layers_[0].ring) * sizeof(bf16);
+    const auto copy = [&](int32_t slot, int32_t rows) {
+        const uint64_t at = slot * row, bytes = rows * row * sizeof(bf16);
+        const size_t step = std::max<size_t>(pitch, bytes);
+        backend_->copy_rows(to + at, step, from + at, step, bytes, layers_.size());
+    };
+    copy(first, run);
+    if (count > run) copy(0, count - run);
 }
 
 void State::copy_open(bool save) {

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int32_t slice_max = 64;
 constexpr int32_t logit_rows_max = 8;
+constexpr int32_t short_rows_max = 8;
 constexpr uint64_t index_scratch_max = 16u << 20;  // floats
 
 void take_quant(Carver& carver, QuantRows& rows, uint64_t count, uint64_t cols) {
@@ -33,6 +34,7 @@ WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t
         shape.index_slice = (shape.index_slice + 1) / 2;
     }
     shape.logit_rows = std::min(chunk, logit_rows_max);
+    shape.short_rows = std::min(chunk, short_rows_max);
     return shape;
 }
 
@@ -80,9 +82,6 @@ void Workspace::carve_experts(const ModelConfig& c, Carver& carver) {
     carver.take(routes, 2 * n * k);
     carver.take(guess_ids, k);
     carver.take(guess_weights, k);
-    carver.take(expert_rows, n * k);
-    carver.take(expert_slots, n * k);
-    carver.take(expert_weights, n * k);
     carver.take(partial, n * k * c.hidden);
     carver.take(shared, n * c.hidden);
     carver.take(shared_gate, n * c.moe_hidden);
@@ -95,8 +94,9 @@ uint64_t Workspace::carve(const ModelConfig& c, Carver carver) {
     carver.take(h, n * hc * dim);
     carver.take(pre_a, n * hc);
     carver.take(pre_b, n * hc);
-    carver.take(post, n * hc);
-    carver.take(comb, n * hc * hc);
+    carver.take(h_short, shape.short_rows * hc * dim);
+    for (float** post : {&post_a, &post_b}) carver.take(*post, n * hc);
+    for (float** comb : {&comb_a, &comb_b}) carver.take(*comb, n * hc * hc);
     carver.take(collapsed, n * dim);
     carver.take(x, n * dim);
     carver.take(y, n * dim);
@@ -114,10 +114,26 @@ uint64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape
     return workspace.carve(config, Carver());
 }
 
-Workspace::Workspace(const ModelConfig& config, const WorkspaceShape& planned, std::byte* memory)
+uint64_t Workspace::list_bytes(const ModelConfig& config, const WorkspaceShape& shape) {
+    Workspace workspace{};
+    workspace.shape = shape;
+    return workspace.carve_lists(config, Carver());
+}
+
+uint64_t Workspace::carve_lists(const ModelConfig& c, Carver carver) {
+    const uint64_t count = static_cast<uint64_t>(shape.chunk) * c.top_k;
+    carver.take(expert_rows, count);
+    carver.take(expert_slots, count);
+    carver.take(expert_weights, count);
+    return carver.used();
+}
+
+Workspace::Workspace(const ModelConfig& config, const WorkspaceShape& planned, std::byte* memory,
+                     std::byte* lists)
     : Workspace() {
     shape = planned;
     carve(config, Carver(memory));
+    carve_lists(config, Carver(lists));
 }
 
 uint64_t RowBuffers::carve(const ModelConfig& c, int32_t chunk, Carver carver) {

@@ -18,6 +18,7 @@ struct WorkspaceShape {
     int32_t slice = 1;        // queries at once
     int32_t index_slice = 1;  // queries at once in the indexer
     int32_t logit_rows = 1;
+    int32_t short_rows = 1;  // passes of at most this many tokens have a second buffer of streams
 
     static WorkspaceShape plan(const ModelConfig& config, int32_t chunk, int32_t context);
 };
@@ -26,10 +27,11 @@ struct WorkspaceShape {
 struct Workspace {
     WorkspaceShape shape;
 
-    bf16* h;                             // [n][H][D], the streams
-    float *pre_a, *pre_b, *post, *comb;  // [n][H], [n][H], [n][H], [n][H][H]
-    bf16 *collapsed, *x, *y;             // [n][D]: before the norm, after it, sub-layer output
-    QuantRows xq;                        // [n][D]
+    bf16 *h, *h_short;                       // [n][H][D], the streams; [short_rows][H][D]
+    float *pre_a, *pre_b, *post_a, *post_b;  // [n][H]
+    float *comb_a, *comb_b;                  // [n][H][H]
+    bf16 *collapsed, *x, *y;                 // [n][D]: before the norm, after it, sub-layer output
+    QuantRows xq;                            // [n][D]
     float *plain_cos, *plain_sin, *yarn_cos, *yarn_sin;  // [n + 1][rope_dim / 2]
 
     bf16* qr;                    // [n][q_rank]
@@ -51,9 +53,10 @@ struct Workspace {
     QuantRows rows;                   // [s][columns * engram_dim]
     bf16* engram_kv;                  // [s][(H + 1) * D]
 
-    int32_t* routes;                         // [n][k] ids, then [n][k] fp32 weights: one download
-    int32_t* guess_ids;                      // [k]
-    float* guess_weights;                    // [k]
+    int32_t* routes;       // [n][k] ids, then [n][k] fp32 weights: one download
+    int32_t* guess_ids;    // [k]
+    float* guess_weights;  // [k]
+    // Written by the host, read by the device in place; outside the workspace's memory.
     int32_t *expert_rows, *expert_slots;     // [n * k]
     float* expert_weights;                   // [n * k]
     bf16* partial;                           // [n][k][D]
@@ -62,7 +65,10 @@ struct Workspace {
     float* logits;                           // [logit_rows][vocab]
 
     static uint64_t bytes(const ModelConfig& config, const WorkspaceShape& shape);
-    Workspace(const ModelConfig& config, const WorkspaceShape& shape, std::byte* memory);
+    static uint64_t list_bytes(const ModelConfig& config, const WorkspaceShape& shape);
+    // `lists`: list_bytes() from Backend::allocate_shared().
+    Workspace(const ModelConfig& config, const WorkspaceShape& shape, std::byte* memory,
+              std::byte* lists);
 
  private:
     Workspace() = default;
@@ -70,6 +76,7 @@ struct Workspace {
     void carve_attention(const ModelConfig& config, Carver& carver);
     void carve_engram(const ModelConfig& config, Carver& carver);
     void carve_experts(const ModelConfig& config, Carver& carver);
+    uint64_t carve_lists(const ModelConfig& config, Carver carver);
 };
 
 // Where the Engram rows of a chunk arrive, one a layer that has a table; host memory.

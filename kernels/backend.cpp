@@ -3,6 +3,13 @@
 
 namespace sluice {
 
+void Backend::copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                        size_t bytes, size_t rows) {
+    for (size_t i = 0; i < rows; ++i) {
+        copy((std::byte*)to + i * to_pitch, (const std::byte*)from + i * from_pitch, bytes);
+    }
+}
+
 void Backend::run(const RoutedExpertBatch& op) {
     for (int32_t i = 0; i < op.count; ++i) run(op.items[i]);
 }

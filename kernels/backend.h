@@ -39,6 +39,9 @@ class Backend {
     virtual Result<void> download(void* host, const void* device, size_t bytes) = 0;  // waits
     virtual void copy(void* device_to, const void* device_from,
                       size_t bytes) = 0;  // in stream order
+    // `rows` pieces of `bytes`, each `to_pitch` and `from_pitch` after the one before.
+    virtual void copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                           size_t bytes, size_t rows);
     virtual void fill_zero(void* device, size_t bytes) = 0;
     virtual Result<void> synchronize() = 0;
 
@@ -47,6 +50,12 @@ class Backend {
     // where that is the same.
     virtual Result<std::byte*> allocate_shared(size_t bytes, std::string_view purpose) {
         return allocate(bytes, purpose);
+    }
+    // Bytes that allocate() and reserve() can give in all; what reserve() will take for `largest`.
+    virtual uint64_t memory_limit() const { return UINT64_MAX; }
+    virtual uint64_t reserve_bytes(const Shapes& largest) const {
+        (void)largest;
+        return 0;
     }
     // The largest shapes to come, so that scratch is taken once. Backends with no use for it ignore
     // it.

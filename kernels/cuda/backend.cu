@@ -73,7 +73,11 @@ class CudaBackend final : public Backend {
     void upload(void* device, const void* host, size_t bytes) override;
     Result<void> download(void* host, const void* device, size_t bytes) override;
     void copy(void* to, const void* from, size_t bytes) override;
+    void copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t bytes,
+                   size_t rows) override;
     void fill_zero(void* device, size_t bytes) override;
+    uint64_t memory_limit() const override { return size_ - used_; }
+    uint64_t reserve_bytes(const Shapes& largest) const override;
     Result<void> synchronize() override;
 
     Result<void> pin(std::span<std::byte> host) override;
@@ -330,6 +334,16 @@ Result<std::byte*> CudaBackend::allocate_shared(size_t bytes, std::string_view p
     return (std::byte*)memory;
 }
 
+uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
+    size_t bytes = 0;
+    for (size_t need :
+         {cuda::hyper_workspace(largest.n), cuda::index_workspace(largest.n, largest.index_rows),
+          cuda::route_workspace(largest.n, largest.experts),
+          cuda::expert_workspace(largest.n, largest.dim, largest.inner)})
+        bytes = need > bytes ? need : bytes;
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
 Result<void> CudaBackend::reserve(const Shapes& largest) {
     size_t attention =
         cuda::attention_shared_bytes(largest.window, largest.index_topk, largest.head_dim);
@@ -343,12 +357,7 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
     if (largest.group_rank % 16)
         return fail(Code::unsupported,
                     cat("o_lora_rank ", largest.group_rank, " is no multiple of 16"));
-    size_t bytes = 0;
-    for (size_t need :
-         {cuda::hyper_workspace(largest.n), cuda::index_workspace(largest.n, largest.index_rows),
-          cuda::route_workspace(largest.n, largest.experts),
-          cuda::expert_workspace(largest.n, largest.dim, largest.inner)})
-        bytes = need > bytes ? need : bytes;
+    size_t bytes = reserve_bytes(largest);
     auto memory = take(bytes, "workspace of the kernels");
     if (!memory) return tl::unexpected<Error>(memory.error());
     work_.memory = *memory;
@@ -379,6 +388,15 @@ Result<void> CudaBackend::download(void* host, const void* device, size_t bytes)
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
     note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_), "copy");
+    ++counters_.launches;
+}
+
+void CudaBackend::copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                            size_t bytes, size_t rows) {
+    note(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, bytes, rows, cudaMemcpyDeviceToDevice,
+                           compute_),
+         "copy");
+    ++counters_.launches;
 }
 
 void CudaBackend::fill_zero(void* device, size_t bytes) {
