@@ -80,11 +80,11 @@ class Comparison {
     void flip(const TraceStep& step, int32_t got, std::span<const float> logits) {
         const double margin = step.ids.size() > 1 ? step.logits[0] - step.logits[1] : 0;
         const bool tie = !trace_.exact && margin < trace_.tie_margin;
-        report_.flips.push_back({step.position, step.ids[0], got, logits[step.ids[0]],
-                                 logits[got], margin, tie});
+        report_.flips.push_back(
+            {step.position, step.ids[0], got, logits[step.ids[0]], logits[got], margin, tie});
         if (tie) return;
-        problem(cat("position ", step.position, " chooses token ", got, " instead of ",
-                    step.ids[0], ", which led by ", text(margin)));
+        problem(cat("position ", step.position, " chooses token ", got, " instead of ", step.ids[0],
+                    ", which led by ", text(margin)));
     }
 
     void exact(const TraceStep& step, std::span<const float> logits) {
@@ -125,9 +125,9 @@ Result<void> check_engine(const Engine& engine, const Trace& trace) {
         }
     }
     if (known) return {};
-    return fail(Code::usage, cat(trace.name, " is of another model (", printable(trace.model),
-                                 "): it has token ids beyond this one's vocabulary of ",
-                                 engine.config().vocab));
+    return fail(Code::usage,
+                cat(trace.name, " is of another model (", printable(trace.model),
+                    "): it has token ids beyond this one's vocabulary of ", engine.config().vocab));
 }
 
 TraceStep make_step(int32_t position, int32_t token, std::span<const float> logits, int32_t best) {
@@ -172,6 +172,7 @@ Result<Trace> record_trace(const Engine& engine, Session& session,
                            const std::vector<int32_t>& prompt, const RecordOptions& options) {
     Trace trace;
     trace.exact = true;
+    trace.model = engine.model_name();
     trace.index_keys = engine.options().index_keys;
     trace.prompt = prompt;
     trace.origin = cat("sluice, ", engine.device_name());

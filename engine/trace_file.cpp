@@ -40,7 +40,8 @@ Result<TraceStep> read_step(const Json& json, bool exact) {
     const Json logits = json["top_logits"];
     if (ids->empty() || logits.size() != ids->size() || *position < 0 ||
         *position > std::numeric_limits<int32_t>::max()) {
-        return fail(Code::corrupt, cat(json.path(), ": top_ids and top_logits have to be lists of "
+        return fail(Code::corrupt, cat(json.path(),
+                                       ": top_ids and top_logits have to be lists of "
                                        "one length, pos a position"));
     }
     step.position = static_cast<int32_t>(*position);
@@ -80,8 +81,8 @@ Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact) {
 Result<void> check_places(const Trace& trace) {
     if (trace.prompt.empty()) return fail(Code::corrupt, "prompt: is empty");
     if (trace.steps.size() != trace.tokens.size()) {
-        return fail(Code::corrupt, cat("steps: ", trace.steps.size(), " for ", trace.tokens.size(),
-                                       " tokens"));
+        return fail(Code::corrupt,
+                    cat("steps: ", trace.steps.size(), " for ", trace.tokens.size(), " tokens"));
     }
     const auto first = static_cast<int32_t>(trace.prompt.size()) - 1;
     for (size_t i = 0; i < trace.steps.size(); i++) {
