@@ -179,7 +179,7 @@ Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& ha
                                  .count = routed.begin[i + 1] - begin,
                                  .limit = rt.config.swiglu_limit});
     rt.cache->release(handle);
-    return rt.cache->pump();
+    return {};
 }
 
 // Judges the guesses made one layer ago, then asks for the next layer's.
@@ -208,7 +208,7 @@ void prefetch(Pass& pass, int32_t layer, const Routed& routed) {
 
 Result<void> run_routed(Pass& pass, const Routed& routed) {
     for (size_t i = 0; i < routed.distinct.size(); i++) {
-        if (pass.cancelled()) return fail(Code::interrupted, "stopped");
+        if (auto go = pass.go_on(); !go) return go;
         Result<ExpertHandle> handle = pass.rt.cache->next();
         if (!handle) return tl::unexpected(handle.error());
         if (auto done = run_expert(pass, routed, *handle); !done) return done;
@@ -234,8 +234,7 @@ Result<void> experts(Pass& pass, int32_t layer) {
     prefetch(pass, layer, routed);
     upload_lists(pass, routed);
     run_shared(pass, layer);
-    Result<void> done = rt.cache->pump();
-    if (done) done = run_routed(pass, routed);
+    Result<void> done = run_routed(pass, routed);
     if (!done) {
         // Work in flight may still read the slots.
         (void)rt.backend->synchronize();
