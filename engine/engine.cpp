@@ -27,6 +27,9 @@ const Tokenizer& Engine::tokenizer() const {
 const EngineOptions& Engine::options() const {
     return impl_->loaded.runtime.options;
 }
+std::string Engine::model_name() const {
+    return impl_->loaded.runtime.checkpoint.folder().filename().string();
+}
 std::string Engine::device_name() const {
     return impl_->loaded.runtime.backend->name();
 }

@@ -94,6 +94,7 @@ class Engine {
     const ModelConfig& config() const;
     const Tokenizer& tokenizer() const;
     const EngineOptions& options() const;  // as resolved: device, context, chunk, slots
+    std::string model_name() const;        // of its folder
     std::string device_name() const;
     std::string io_name() const;  // "io_uring, O_DIRECT" and the cause of a fallback
     const std::vector<BudgetLine>& placement() const;

@@ -117,7 +117,7 @@ Result<void> run_layer(Pass& pass, int32_t layer) {
     if (auto r = attention(pass, layer); !r) return r;
     if (auto r = probe(pass, layer, "attn_out", ws.y, n * dim); !r) return r;
     leave(pass);
-    if (auto r = pass.pump(); !r) return r;
+    if (auto r = pass.go_on(); !r) return r;
 
     enter(pass, w.hc_ffn, w.ffn_norm);
     if (auto r = probe(pass, layer, "ffn_in", ws.x, n * dim); !r) return r;
@@ -166,8 +166,8 @@ Result<void> run_head(Pass& pass) {
     if (auto r = probe(pass, -1, "final_norm_out", ws.x, pass.n * dim); !r) return r;
 
     const size_t vocab = static_cast<size_t>(c.vocab);
-    std::vector<float> host(vocab * ws.shape.logit_rows);
     int32_t row = pass.each ? 0 : pass.n - 1;
+    std::vector<float> host(vocab * std::min(pass.n - row, ws.shape.logit_rows));
     while (row < pass.n) {
         const int32_t count = std::min(pass.n - row, ws.shape.logit_rows);
         auto done = head_rows(pass, row, count, host.data());
@@ -186,8 +186,9 @@ Result<void> run_head(Pass& pass) {
 
 Result<void> run_layers(Pass& pass) {
     for (int32_t layer = 0; layer < pass.rt.config.layers; layer++) {
-        if (pass.cancelled()) return fail(Code::interrupted, "stopped");
+        if (auto go = pass.go_on(); !go) return go;
         if (auto done = run_layer(pass, layer); !done) {
+            if (done.error().code == Code::interrupted) return done;
             return within(cat("layer ", layer), done.error());
         }
         if (pass.progress) pass.progress(layer + 1);

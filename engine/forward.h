@@ -56,8 +56,13 @@ struct Pass {
     const RopeTable& rope(int32_t layer) const {
         return rt.config.ratios[layer] == 0 ? plain : yarn;
     }
-    bool cancelled() const { return cancel && cancel->load(std::memory_order_relaxed); }
-    Result<void> pump() { return rt.cache->pump(); }
+    // Lets reads progress; an error when the user stopped.
+    Result<void> go_on() {
+        if (cancel && cancel->load(std::memory_order_relaxed)) {
+            return fail(Code::interrupted, "stopped");
+        }
+        return rt.cache->pump();
+    }
 };
 
 Result<void> forward(Pass& pass);

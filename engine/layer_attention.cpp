@@ -100,7 +100,7 @@ Result<void> attention(Pass& pass, int32_t layer) {
     // Slices in order: each finds the window before it in the ring.
     for (int32_t first = 0; first < pass.n; first += pass.ws.shape.slice) {
         attend(pass, layer, first, std::min(pass.n - first, pass.ws.shape.slice));
-        if (auto r = pass.pump(); !r) return r;
+        if (auto r = pass.go_on(); !r) return r;
     }
     return {};
 }

@@ -83,7 +83,7 @@ Result<void> index_rows(Pass& pass, int32_t layer) {
     const int32_t slice = pass.ws.shape.index_slice;
     for (int32_t first = 0; first < pass.n; first += slice) {
         select(pass, layer, keys, first, std::min(pass.n - first, slice));
-        if (auto r = pass.pump(); !r) return r;
+        if (auto r = pass.go_on(); !r) return r;
     }
     const uint64_t n = pass.n;
     if (layer == c.candidate_source) {

@@ -179,7 +179,7 @@ Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& ha
     if (!slot) return tl::unexpected(slot.error());
     rt.backend->run(expert_op(pass, routed, handle.key.expert, view(rt, handle.key, *slot)));
     rt.cache->release(handle);
-    return rt.cache->pump();
+    return {};
 }
 
 // ---- a device with memory of its own: RAM slot -> upload beside compute -> VRAM slot
@@ -226,8 +226,7 @@ Result<void> upload_and_run(Pass& pass, const Routed& routed, const ExpertHandle
     const RoutedExpert op = expert_op(pass, routed, handle.key.expert, *weights);
     rt.backend->run(RoutedExpertBatch{&op, 1});
     rt.device_experts->used();
-    if (auto r = release_uploaded(rt, rt.uploading_max); !r) return r;
-    return rt.cache->pump();
+    return release_uploaded(rt, rt.uploading_max);
 }
 
 // Judges the guesses made one layer ago, then asks for the next layer's.
@@ -257,7 +256,7 @@ void prefetch(Pass& pass, int32_t layer, const Routed& routed) {
 // `streamed`: how many experts the RAM tier was asked for.
 Result<void> run_streamed(Pass& pass, const Routed& routed, size_t streamed) {
     for (size_t i = 0; i < streamed; i++) {
-        if (pass.cancelled()) return fail(Code::interrupted, "stopped");
+        if (auto go = pass.go_on(); !go) return go;
         Result<ExpertHandle> handle = pass.rt.cache->next();
         if (!handle) return tl::unexpected(handle.error());
         auto done = pass.rt.device_experts ? upload_and_run(pass, routed, *handle)
@@ -281,7 +280,6 @@ Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
     prefetch(pass, layer, routed);
     write_lists(pass, routed);
     run_shared(pass, layer);
-    if (auto r = rt.cache->pump(); !r) return r;
     if (rt.device_experts) {
         if (auto r = run_resident(pass, layer, routed, missing); !r) return r;
     }

@@ -41,6 +41,11 @@ Result<void> read_tokenizer(Loaded& loaded) {
                         ", but config.json: text_config.vocab_size is ", rt.config.vocab));
     }
     loaded.tokenizer.emplace(std::move(*tokenizer));
+    // The end of a turn ends it, whatever the configs list.
+    if (const auto end = loaded.tokenizer->id("<｜end▁of▁sentence｜>")) {
+        auto& all = rt.config.end_tokens;
+        if (std::find(all.begin(), all.end(), *end) == all.end()) all.push_back(*end);
+    }
     if (rt.config.engram_layers.empty()) return {};
     auto map = compressed_token_map(*loaded.tokenizer, rt.config);
     if (!map) return tl::unexpected(map.error());

@@ -114,8 +114,8 @@ class Accountant {
         }
         if (unknown == 0) return {};
         return fail(Code::unsupported,
-                    cat("the checkpoint has ", unknown,
-                        " tensors this model does not know, so results could be wrong: ", names,
+                    cat("the checkpoint has ", unknown, unknown == 1 ? " tensor" : " tensors",
+                        " this model does not know, so results could be wrong: ", names,
                         unknown > 5 ? ", ..." : ""));
     }
 

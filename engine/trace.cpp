@@ -172,6 +172,7 @@ Result<Trace> record_trace(const Engine& engine, Session& session,
                            const std::vector<int32_t>& prompt, const RecordOptions& options) {
     Trace trace;
     trace.exact = true;
+    trace.model = engine.model_name();
     trace.index_keys = engine.options().index_keys;
     trace.prompt = prompt;
     trace.origin = cat("sluice, ", engine.device_name());

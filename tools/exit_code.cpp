@@ -30,7 +30,8 @@ ExitCode exit_code(Code code) {
 
 int report_error(const Error& error) {
     std::string line = "sluice: ";
-    for (char c : error.message) {
+    bool stopped = error.code == Code::interrupted;  // where it was does not matter
+    for (char c : stopped ? std::string("interrupted") : error.message) {
         bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
         line += control ? ' ' : c;
     }

@@ -22,9 +22,11 @@ struct Setting {
 
 std::vector<Setting> settings() {
     if (!std::getenv("SLUICE_TEST_FULL")) {
-        return {{Cache::all, IoEngine::uring, 0, 2},     {Cache::off, IoEngine::threads, 1, 1},
+        return {{Cache::all, IoEngine::uring, 0, 2},
+                {Cache::off, IoEngine::threads, 1, 1},
                 {Cache::working_set, IoEngine::uring, 3, 2},
-                {Cache::half, IoEngine::threads, 64, 2}, {Cache::off, IoEngine::uring, 64, 1},
+                {Cache::half, IoEngine::threads, 64, 2},
+                {Cache::off, IoEngine::uring, 64, 1},
                 {Cache::working_set, IoEngine::threads, 0, 1}};
     }
     std::vector<Setting> all;
@@ -85,9 +87,8 @@ void check_model(const std::string& model) {
                 auto report = compare(*engine, *session, trace);
                 REQUIRE_MESSAGE(report, (report ? "" : report.error().message));
                 INFO(report->failure);
-                MESSAGE(trace.name, ": ", report->steps, " steps, rel median ",
-                        report->rel_median, ", max ", report->rel_max, ", ",
-                        report->flips.size(), " flips");
+                MESSAGE(trace.name, ": ", report->steps, " steps, rel median ", report->rel_median,
+                        ", max ", report->rel_max, ", ", report->flips.size(), " flips");
                 CHECK(report->pass);
             }
             const uint64_t sum = run_checksum(*session, trace);

@@ -47,8 +47,9 @@ std::vector<double> widen(DType dtype, const std::vector<std::byte>& raw) {
 using Dump = std::map<std::string, Values>;
 
 Dump read_dump(const std::string& name) {
-    auto file = File::open(std::string(SLUICE_TEST_GOLDEN) + "/" + name +
-                               ".dump/prefill.safetensors", Access::buffered);
+    auto file =
+        File::open(std::string(SLUICE_TEST_GOLDEN) + "/" + name + ".dump/prefill.safetensors",
+                   Access::buffered);
     REQUIRE_MESSAGE(file, (file ? "" : file.error().message));
     auto header = read_safetensors_header(*file);
     REQUIRE_MESSAGE(header, (header ? "" : header.error().message));
@@ -192,14 +193,11 @@ void check_dump(const Case& c) {
         const size_t dot = name.find('.', 6);
         const std::string part = name.starts_with("layer.") ? name.substr(dot + 1) : name;
         const int32_t layer = name.starts_with("layer.") ? std::stoi(name.substr(6)) : -1;
-        if (part == "dspark_taps" || part == "h_in" || part == "engram_out") continue;
-        if (part == "state.open_kv" || part == "state.open_score") {
-            continue;
-        }
+        if (part == "dspark_taps" || part == "h_in" || part == "route_w") continue;
         REQUIRE(probe.got.contains(name));
         const std::vector<double>& got = probe.got.at(name);
-        const bool exact = part == "engram_rows" || part == "candidates" || part == "topk_rows" ||
-                           part == "embed";
+        const bool exact =
+            part == "engram_rows" || part == "candidates" || part == "topk_rows" || part == "embed";
         if (exact) {
             CHECK(want.data == got);
             continue;
@@ -208,15 +206,22 @@ void check_dump(const Case& c) {
             check_routes(dump, probe, *checkpoint, layer);
             continue;
         }
-        if (part == "route_w") continue;
-        const size_t rows = part == "logits" ? 1 : want.shape[0];
-        const Difference d = difference(want.data, got, rows);
+        std::vector<double> wanted = want.data;
+        size_t rows = part == "logits" ? 1 : want.shape[0];
+        if (part == "state.open_kv" || part == "state.open_score") {
+            // The dump has room for a whole group; of an open one only the first row is alive.
+            rows = n % 2;
+            wanted.resize(want.shape[1] * rows);
+        }
+        const Difference d = difference(wanted, got, rows);
         MESSAGE(name, ": median ", d.median, " worst ", d.worst, " equal ", d.equal, "/", d.rows);
         CHECK(d.median <= 2e-3);
         CHECK(d.worst <= 6e-2);
-        if (layer >= 0 && layer < 4) early += d.rows, early_equal += d.equal;
+        // "pre" is fp32: its last bits are the order of additions.
+        if (layer >= 0 && layer < 4 && part != "pre") early += d.rows, early_equal += d.equal;
     }
-    MESSAGE(c.trace, ": ", n, " positions, layers 0-3 bit-equal in ", early_equal, " of ", early);
+    MESSAGE(std::string(c.trace), ": ", n, " positions, layers 0-3 bit-equal in ", early_equal,
+            " of ", early);
     CHECK(early_equal * 10 >= early * 9);
 }
 

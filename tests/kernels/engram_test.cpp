@@ -120,16 +120,17 @@ TEST_CASE("EngramGate: a token does not depend on its neighbours; NaN stays in i
     }
 }
 
-// h orthogonal to the key: |d| is raised to 1e-6, its root to 1e-3; the sign is that of d.
+// h orthogonal to the key: |d| is raised to 1e-6, its root to 1e-3, and the gate is just above one
+// half, which shows where h + value / 2 is zero.
 TEST_CASE("EngramGate: the floor under |d|") {
     GateCase c(1, 1, 32, 4);
     for (auto* v : {&c.h, &c.kv, &c.q_weight, &c.k_weight}) v->assign(v->size(), to_bf16(1.0f));
-    for (int d = 0; d < 32; d += 2) c.h[d] = to_bf16(-1.0f);
-    float g = sigmoid_f32(1e-3f);
+    for (int d = 0; d < 32; ++d) c.h[d] = to_bf16(d % 2 ? 0.5f : -0.5f);
+    float g = sigmoid_f32(std::sqrt(1e-6f));
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
         std::vector<bf16> got = run_on(on, c);
         for (int d = 0; d < 32; ++d)
-            CHECK(to_float(got[d]) == round_bf16((d % 2 ? 1.0f : -1.0f) + g));
+            CHECK(to_float(got[d]) == round_bf16(d % 2 ? 0.5f + g : -0.5f + g));
     }
 }

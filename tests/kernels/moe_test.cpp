@@ -204,6 +204,60 @@ TEST_CASE("RoutedExpertBatch: the bits of its experts one by one") {
     }
 }
 
+namespace {
+
+// An expert of which g of row 0 adds terms to chosen blocks, u is 1 and w2 passes the product on.
+struct Term {
+    int block;
+    float value;  // 1, or plus or minus 2^30
+};
+
+ExpertCase case_of_terms(std::initializer_list<Term> terms) {
+    ExpertCase c(32 * 24, 32, 1, 12);
+    for (auto& codes : c.codes) codes.assign(codes.size(), 0);
+    for (auto& scales : c.scales) scales.assign(scales.size(), 127);
+    c.x.assign(c.x.size(), 0);
+    for (int b = 0; b < 24; ++b) c.x[32 * b] = 0x38;  // 1.0
+    c.x_scales.assign(c.x_scales.size(), 127);
+    for (Term t : terms) {
+        c.codes[0][1 + 16 * t.block] = t.value < 0 ? 0x0a : 0x02;  // -1.0, 1.0
+        if (t.value != 1) c.scales[0][1 + t.block] = 127 + 30;
+    }
+    c.codes[2][1] = 0x02;
+    c.codes[1][1] = 0x02;
+    c.weights[0] = 1.0f;
+    return c;
+}
+
+// What ActQuant keeps of a.
+float quantised(float a) {
+    bf16 x[32] = {to_bf16(a)};
+    uint8_t codes[32], scale;
+    reference::run(ActQuant{{codes, &scale}, x, 1, 32});
+    return e4m3_to_float(codes[0]) * e8m0_to_float(scale);
+}
+
+}  // namespace
+
+// 2^30 swallows a 1 that is added to it: the result tells which terms met first.
+TEST_CASE("RoutedExpert: eight lanes of blocks, then the tree of 4, 2, 1") {
+    const float big = 1073741824.0f;
+    const std::pair<ExpertCase, float> cases[] = {
+        {case_of_terms({{0, big}, {4, 1}, {8, -big}}), 1.0f},
+        {case_of_terms({{0, big}, {1, 1}, {8, -big}}), 1.0f},
+        {case_of_terms({{0, big}, {8, 1}, {16, -big}}), 0.0f},
+        {case_of_terms({{0, big}, {1, 1}, {4, -big}}), 1.0f},
+        {case_of_terms({{0, big}, {1, 1}, {2, -big}}), 1.0f},
+        {case_of_terms({{0, big}, {4, 1}, {2, -big}}), 0.0f},
+        {case_of_terms({{0, big}, {2, 1}, {1, -big}}), 0.0f},
+    };
+    for (auto& on : backends_present())
+        for (auto& [c, g] : cases) {
+            CAPTURE(on.name());
+            CHECK(to_float(run_on(on, c)[c.dim]) == quantised(silu_f32(g)));
+        }
+}
+
 // The first 32 codes of w1 of the model's first expert, scale byte 0x78. With x = 1 at one column,
 // u = 1 and w2 = 1, the output is silu of one weight.
 TEST_CASE("RoutedExpert: FP4 as published, low nibble first, sign in bit 3") {
@@ -228,11 +282,7 @@ TEST_CASE("RoutedExpert: FP4 as published, low nibble first, sign in bit 3") {
             c.x[k] = 0x38;  // 1.0
             c.x_scales[0] = 127;
             c.weights[0] = 1.0f;
-            bf16 inner[32] = {to_bf16(silu_f32(published[k]))};
-            uint8_t codes[32], scale;
-            reference::run(ActQuant{{codes, &scale}, inner, 1, 32});
-            float want = e4m3_to_float(codes[0]) * e8m0_to_float(scale);
-            CHECK(to_float(run_on(on, c)[32]) == want);
+            CHECK(to_float(run_on(on, c)[32]) == quantised(silu_f32(published[k])));
         }
 }
 

@@ -1,0 +1,272 @@
+// Checkpoints that are damaged, or well formed and not what they say: refused by name, or found by
+// the first comparison.
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "tests/support/model_copy.h"
+#include "tests/support/models.h"
+#include "tests/support/mutate.h"
+
+namespace sluice {
+namespace {
+
+using model_copy::Copy;
+using model_copy::says;
+
+const std::string layer0 = model_copy::shard_name(2);
+const std::string layer4 = model_copy::shard_name(6);
+
+EngineOptions options_of(const Copy& copy) {
+    EngineOptions options = test::model_options("dsv41-tiny");
+    options.locations = {copy.folder.string()};
+    options.threads = 1;
+    return options;
+}
+
+std::vector<float> logits_of(const EngineOptions& options) {
+    auto engine = test::load_engine(options);
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = {0, 46, 335, 169, 578, 30, 260, 555, 368};
+    auto logits = session->feed(ids);
+    REQUIRE_MESSAGE(logits, (logits ? "" : logits.error().message));
+    return {logits->begin(), logits->end()};
+}
+
+void refused(const Copy& copy, Code code, const std::vector<std::string>& parts) {
+    CAPTURE(parts[0]);
+    auto engine = Engine::load(options_of(copy));
+    REQUIRE(!engine);
+    CHECK(engine.error().code == code);
+    says(engine.error().message, parts);
+}
+
+std::string good(const std::string& shard) {
+    return read_file(model_copy::tiny / shard);
+}
+
+// The index without one tensor.
+void forget(Copy& copy, const std::string& tensor, const std::string& shard) {
+    copy.edit_index("  \"" + tensor + "\": \"" + shard + "\",\n", "");
+}
+
+// Every tensor whose name holds `part` gets another tag.
+std::string retagged(std::string bytes, std::string_view part, const std::string& tag) {
+    Container container = Container::parse(bytes);
+    for (Container::Item& item : container.items) {
+        if (item.name.find(part) != std::string::npos) item.dtype = tag;
+    }
+    return padded(container);
+}
+
+// The bytes of one tensor, changed in place.
+std::string patched(std::string bytes, const std::string& tensor, uint64_t at,
+                    const std::string& value) {
+    const Container container = Container::parse(bytes);
+    for (const Container::Item& item : container.items) {
+        if (item.name != tensor) continue;
+        const uint64_t begin = 8 + header_length(bytes) + item.begin + at;
+        return bytes.replace(begin, value.size(), value);
+    }
+    FAIL(tensor);
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("tags that mean the same give the same bits") {
+    const std::vector<float> want = logits_of(test::model_options("dsv41-tiny"));
+    Copy copy;
+    copy.damage(layer0,
+                retagged(retagged(good(layer0), ".scale", "U8"), "experts.5.w1.weight", "U8"));
+    copy.damage(layer4, retagged(good(layer4), "w2.scale", "U8"));
+    const std::vector<float> got = logits_of(options_of(copy));
+    CHECK(std::memcmp(want.data(), got.data(), want.size() * 4) == 0);
+}
+
+TEST_CASE("tags that mean something else are refused by tensor and tag") {
+    const struct {
+        const char *part, *tag, *expected;
+    } cases[] = {
+        {"layers.0.ffn.experts.7.w1.scale", "F8_E4M3", "F8_E8M0 or U8"},
+        {"layers.0.ffn.experts.7.w1.scale", "I8", "F8_E8M0 or U8"},
+        {"layers.0.ffn.experts.7.w3.weight", "F8_E4M3", "I8 or U8"},
+        {"layers.0.attn.wq_a.scale", "F8_E4M3", "F8_E8M0 or U8"},
+        {"layers.0.attn.wq_a.weight", "U8", "F8_E4M3"},
+        {"layers.0.attn.wq_a.weight", "F8_E5M2", "F8_E4M3"},
+        {"layers.0.attn_norm.weight", "F16", "BF16"},
+        {"layers.0.attn.attn_sink", "I32", "F32"},
+    };
+    for (const auto& c : cases) {
+        Copy copy;
+        copy.damage(layer0, mutate::dtype(good(layer0), c.part, c.tag));
+        refused(copy, Code::unsupported, {c.part, c.tag, c.expected});
+    }
+    Copy copy;
+    copy.damage(layer0, mutate::dtype(good(layer0), "attn_sink", "F9"));
+    auto engine = Engine::load(options_of(copy));
+    REQUIRE(!engine);
+    says(engine.error().message, {"attn_sink", "F9"});
+}
+
+TEST_CASE("a quantised weight without its scale is refused, whatever it is") {
+    for (const char* scale : {"layers.0.ffn.experts.11.w2.scale",
+                              "layers.0.ffn.shared_experts.w1.scale", "layers.0.attn.wo_a.scale"}) {
+        Copy copy;
+        copy.damage(layer0, mutate::drop_clean(good(layer0), scale));
+        auto engine = Engine::load(options_of(copy));
+        REQUIRE(!engine);
+        says(engine.error().message, {scale});
+        forget(copy, scale, layer0);
+        refused(copy, Code::not_found, {scale, "scale"});
+    }
+}
+
+TEST_CASE("a missing or additional tensor is refused by name") {
+    Copy copy;
+    copy.damage(layer0, mutate::drop_clean(good(layer0), "layers.0.attn_norm.weight"));
+    forget(copy, "layers.0.attn_norm.weight", layer0);
+    refused(copy, Code::not_found, {"layers.0.attn_norm.weight"});
+
+    Copy more;
+    Container container = Container::parse(good(layer0));
+    container.at("layers.0.ffn.gate.bias_vl").name = "layers.0.attn.q_head_norm";
+    more.damage(layer0, padded(container));
+    more.edit_index("\"layers.0.ffn.gate.bias_vl\"", "\"layers.0.attn.q_head_norm\"");
+    refused(more, Code::unsupported, {"1 tensor ", "layers.0.attn.q_head_norm"});
+}
+
+TEST_CASE("shapes have to be those of the config") {
+    const struct {
+        const char* part;
+        std::vector<uint64_t> shape;
+        std::vector<std::string> says;
+    } cases[] = {
+        {"layers.0.attn.wq_a.scale", {8, 4}, {"layers.0.attn.wq_a.scale", "[4, 8]", "[8, 4]"}},
+        {"layers.0.attn.wq_a.weight", {256, 128}, {"wq_a.weight", "[128, 256]", "[256, 128]"}},
+        {"layers.0.ffn.experts.3.w2.scale", {64, 8}, {"experts.3.w2.scale", "[256, 2]"}},
+        {"layers.0.ffn.experts.3.w1.weight", {32, 256}, {"experts.3.w1.weight", "[64, 128]"}},
+        {"layers.0.attn_norm.weight", {256, 1}, {"attn_norm.weight", "[256]", "[256, 1]"}},
+    };
+    for (const auto& c : cases) {
+        Copy copy;
+        Container container = Container::parse(good(layer0));
+        container.at(c.part).shape = c.shape;
+        copy.damage(layer0, padded(container));
+        refused(copy, Code::corrupt, c.says);
+    }
+}
+
+TEST_CASE("another config over the same tensors is refused") {
+    const std::string text = read_file(model_copy::tiny / "config.json");
+    const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"moe_intermediate_size\": 64", "\"moe_intermediate_size\": 96", "w1"},
+        {"\"n_routed_experts\": 64", "\"n_routed_experts\": 65", "layers.0.ffn.gate"},
+        {"\"n_routed_experts\": 64", "\"n_routed_experts\": 63", "layers.0.ffn.gate"},
+        {"\"head_dim\": 64", "\"head_dim\": 32", "attn"},
+        {"\"vocab_size\": 4096", "\"vocab_size\": 4128", "weight"},
+        {"\"engram_compressed_vocab_size\": 3460", "\"engram_compressed_vocab_size\": 3461",
+         "3461"},
+    };
+    for (const auto& c : cases) {
+        Copy copy;
+        std::string changed = text;
+        const size_t at = changed.find(c.from);
+        REQUIRE(at != std::string::npos);
+        copy.damage("config.json", changed.replace(at, std::strlen(c.from), c.to));
+        auto engine = Engine::load(options_of(copy));
+        CAPTURE(c.to);
+        REQUIRE(!engine);
+        says(engine.error().message, {c.says});
+    }
+}
+
+TEST_CASE("values that cannot be weights are refused with tensor and element") {
+    const struct {
+        const char* tensor;
+        uint64_t at;
+        std::string value;
+        const char* element;
+    } cases[] = {
+        {"layers.0.attn.wq_a.weight", 777, "\x7f", "element 777"},
+        {"layers.0.ffn.shared_experts.w2.weight", 0, "\xff", "element 0"},
+        {"layers.0.attn.wo_b.scale", 9, "\xff", "element 9"},
+        {"layers.0.attn_norm.weight", 20, std::string("\x80\x7f", 2), "element 10"},
+        {"layers.0.ffn.gate.weight", 2, std::string("\xc0\xff", 2), "element 1"},
+        {"layers.0.hc_attn_fn", 4 * 1000, std::string("\x00\x00\x80\x7f", 4), "element 1000"},
+        {"layers.0.ffn.gate.bias", 4 * 63, std::string("\x00\x00\xc0\xff", 4), "element 63"},
+    };
+    for (const auto& c : cases) {
+        Copy copy;
+        copy.damage(layer0, patched(good(layer0), c.tensor, c.at, c.value));
+        refused(copy, Code::corrupt, {c.tensor, c.element});
+    }
+}
+
+TEST_CASE("odd places of tensors in a file change nothing") {
+    const std::vector<float> want = logits_of(test::model_options("dsv41-tiny"));
+    for (size_t k : {1, 3, 6}) {
+        Copy copy;
+        copy.damage(layer0, mutate::unpadded(good(layer0), k));
+        copy.damage(layer4, mutate::unpadded(good(layer4), k + 1));
+        const std::string head = model_copy::shard_name(10);
+        copy.damage(head, mutate::unpadded(good(head), k));
+        const std::vector<float> got = logits_of(options_of(copy));
+        CHECK(std::memcmp(want.data(), got.data(), want.size() * 4) == 0);
+    }
+    // Scales before weights, experts from last to first.
+    Copy copy;
+    copy.damage(layer4, mutate::reorder(good(layer4), [](const std::string& name) {
+                    return std::pair(name.ends_with("weight"), -static_cast<int>(name.size()));
+                }));
+    const std::vector<float> got = logits_of(options_of(copy));
+    CHECK(std::memcmp(want.data(), got.data(), want.size() * 4) == 0);
+}
+
+TEST_CASE("scales of the wrong experts load, and comparing finds them") {
+    Copy copy;
+    for (int shard = 2; shard <= 9; shard++) {
+        Container container = Container::parse(good(model_copy::shard_name(shard)));
+        std::vector<Container::Item*> scales;
+        for (Container::Item& item : container.items) {
+            if (item.name.ends_with("w2.scale") && item.name.find(".experts.") != std::string::npos)
+                scales.push_back(&item);
+        }
+        for (size_t i = 0; i + 1 < scales.size(); i += 2) {
+            std::swap(scales[i]->begin, scales[i + 1]->begin);
+            std::swap(scales[i]->end, scales[i + 1]->end);
+        }
+        copy.damage(model_copy::shard_name(shard), padded(container));
+    }
+    auto engine = test::load_engine(options_of(copy));
+    auto session = test::open_session(*engine);
+    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-03.json");
+    REQUIRE(trace);
+    const auto report = compare(*engine, *session, *trace);
+    REQUIRE(report);
+    CHECK(!report->pass);
+    CHECK(!report->failure.empty());
+}
+
+TEST_CASE("a scale byte of 255 in an Engram row ends with a numerical error, if it is used") {
+    Copy copy;
+    const std::string shard = model_copy::shard_name(11);
+    std::string bytes = good(shard);
+    const Container container = Container::parse(bytes);
+    for (const Container::Item& item : container.items) {
+        if (!item.name.ends_with("engram.embed.scale")) continue;
+        const uint64_t begin = 8 + header_length(bytes) + item.begin;
+        bytes.replace(begin, item.end - item.begin, item.end - item.begin, '\xff');
+    }
+    copy.damage(shard, bytes);
+    auto engine = test::load_engine(options_of(copy));
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = {0, 46, 335};
+    const auto failed = session->feed(ids);
+    REQUIRE(!failed);
+    CHECK(failed.error().code == Code::numerical);
+}
+
+}  // namespace sluice

@@ -1,0 +1,330 @@
+// A session keeps its promises: failures leave no trace, rewinding tells the truth, limits are
+// errors with both numbers.
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "cache/simulator.h"
+#include "io/checkpoint.h"
+#include "tests/support/models.h"
+#include "tests/support/temp_dir.h"
+
+namespace sluice {
+namespace {
+
+using Logits = std::vector<float>;
+
+std::vector<int32_t> long_prompt() {
+    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-10.json");
+    REQUIRE(trace);
+    return trace->prompt;
+}
+
+Logits fed(Session& session, std::span<const int32_t> ids) {
+    auto logits = session.feed(ids);
+    REQUIRE_MESSAGE(logits, (logits ? "" : logits.error().message));
+    return {logits->begin(), logits->end()};
+}
+
+bool same(const Logits& a, const Logits& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
+}
+
+EngineOptions small_chunks(int32_t chunk) {
+    EngineOptions options = test::model_options("dsv41-tiny");
+    options.chunk = chunk;
+    options.threads = 1;
+    return options;
+}
+
+}  // namespace
+
+TEST_CASE("stopping a prompt leaves the session where it was") {
+    auto engine = test::load_engine(small_chunks(16));
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = long_prompt();
+    const std::span<const int32_t> all(ids);
+    for (size_t start : {size_t{0}, size_t{7}, size_t{120}}) {
+        CAPTURE(start);
+        session->reset();
+        if (start > 0) fed(*session, all.first(start));
+        const Logits want = fed(*session, all.subspan(start, 90));
+        session->reset();
+        if (start > 0) fed(*session, all.first(start));
+
+        std::atomic<bool> stop = false;
+        int32_t calls = 0;
+        session->set_cancel(&stop);
+        session->set_progress([&](int32_t, int32_t) { stop = ++calls == 37; });
+        const auto stopped = session->feed(all.subspan(start, 90));
+        REQUIRE(!stopped);
+        CHECK(stopped.error().code == Code::interrupted);
+        CHECK(session->position() == static_cast<int32_t>(start));
+        CHECK(session->tokens() == std::vector<int32_t>(ids.begin(), ids.begin() + start));
+
+        stop = false;
+        session->set_progress({});
+        CHECK(same(fed(*session, all.subspan(start, 90)), want));
+    }
+}
+
+TEST_CASE("a drive that fails is an error, and the session goes on when it is back") {
+    TempDir folder;
+    const std::string model = (folder / "model").string();
+    link_files(test::model_path("dsv41-tiny"), model);
+    const auto shard = folder / "model/model-00004-of-00012.safetensors";
+    const std::string bytes = read_file(shard);
+    replace_file(shard, bytes);
+
+    EngineOptions options = small_chunks(32);
+    options.locations = {model};
+    options.cache_slots = 0;
+    auto engine = test::load_engine(options);
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = long_prompt();
+    const Logits want = fed(*session, std::span(ids).first(20));
+    const Logits next = fed(*session, std::span(ids).subspan(20, 1));
+
+    session->reset();
+    CHECK(same(fed(*session, std::span(ids).first(20)), want));
+    std::filesystem::resize_file(shard, 8192);
+    for (int again = 0; again < 2; again++) {
+        const auto failed = session->feed(std::span(ids).subspan(20, 1));
+        REQUIRE(!failed);
+        CHECK(failed.error().code == Code::corrupt);  // the file ends too early
+        CHECK(failed.error().message.find("model-00004-of-00012") != std::string::npos);
+        CHECK(session->position() == 20);
+    }
+    {
+        std::ofstream back(shard, std::ios::binary | std::ios::in);
+        back.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    CHECK(same(fed(*session, std::span(ids).subspan(20, 1)), next));
+}
+
+TEST_CASE("an expert with NaN in it ends with a numerical error that names the position") {
+    TempDir folder;
+    const std::string model = (folder / "model").string();
+    link_files(test::model_path("dsv41-tiny"), model);
+    CheckpointOptions where;
+    where.locations = {model};
+    auto checkpoint = Checkpoint::open(where);
+    REQUIRE(checkpoint);
+    const std::filesystem::path shard = folder / "model/model-00005-of-00012.safetensors";
+    std::string bytes = read_file(shard);
+    for (const Tensor& tensor : checkpoint->tensors()) {
+        if (tensor.name.starts_with("layers.3.ffn.experts.") && tensor.name.ends_with("w2.scale")) {
+            REQUIRE(checkpoint->shards()[tensor.shard].path().filename() == shard.filename());
+            bytes[tensor.offset + 5] = '\xff';
+        }
+    }
+    replace_file(shard, bytes);
+    EngineOptions options = small_chunks(32);
+    options.locations = {model};
+    auto engine = test::load_engine(options);
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = long_prompt();
+    const auto failed = session->feed(std::span(ids).first(9));
+    REQUIRE(!failed);
+    CHECK(failed.error().code == Code::numerical);
+    CHECK(failed.error().message.find("position") != std::string::npos);
+    CHECK(session->position() == 0);
+}
+
+TEST_CASE("the context's end is an error with both numbers, before anything is computed") {
+    EngineOptions options = small_chunks(8);
+    options.context = 24;
+    auto engine = test::load_engine(options);
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = long_prompt();
+    CHECK(session->feed(std::span(ids).first(24)));
+    const auto full = session->feed(std::span(ids).first(1));
+    REQUIRE(!full);
+    CHECK(full.error().code == Code::usage);
+    CHECK(full.error().message.find("24") != std::string::npos);
+    CHECK(full.error().message.find("25") != std::string::npos);
+    CHECK(session->position() == 24);
+    session->reset();
+    CHECK(!session->feed(std::span(ids).first(25)));
+    CHECK(session->feed(std::span(ids).first(23)));
+    CHECK(session->feed(std::span(ids).first(1)));
+
+    CHECK(session->feed({}).error().code == Code::usage);
+    session->reset();
+    const int32_t beyond = engine->config().vocab, below = -1;
+    CHECK(session->feed({&beyond, 1}).error().code == Code::usage);
+    CHECK(session->feed({&below, 1}).error().code == Code::usage);
+    CHECK(session->position() == 0);
+}
+
+TEST_CASE("rewinding keeps what it says, and what is kept is right") {
+    auto engine = test::load_engine(small_chunks(64));
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = long_prompt();
+    const int32_t window = engine->config().window;
+    for (int32_t length : {6, 20, window, window + 1, 99, 100}) {
+        for (int32_t keep : {0, 1, 2, 5, 6, 17, 31, 32, 33, 98, 99, 100}) {
+            if (keep > length) continue;
+            CAPTURE(length);
+            CAPTURE(keep);
+            // Another continuation after `keep` common tokens.
+            std::vector<int32_t> other(ids.begin(), ids.begin() + keep);
+            other.insert(other.end(), ids.begin() + 200, ids.begin() + 209);
+            session->reset();
+            const Logits want = fed(*session, other);
+
+            session->reset();
+            fed(*session, std::span(ids).first(length));
+            const auto kept = session->rewind_to_prefix(other);
+            REQUIRE(kept);
+            CHECK(*kept <= keep);
+            CHECK(session->position() == *kept);
+            if (keep == length) CHECK(*kept == keep);
+            if (length <= window && keep % 2 == 0) CHECK(*kept == keep);
+            CHECK(same(fed(*session, std::span<const int32_t>(other).subspan(*kept)), want));
+        }
+    }
+    // The same ids again: the last one has to be fed for its logits.
+    session->reset();
+    const Logits want = fed(*session, std::span(ids).first(40));
+    const auto kept = session->rewind_to_prefix(std::span(ids).first(40));
+    REQUIRE(kept);
+    CHECK(*kept < 40);
+    CHECK(same(fed(*session, std::span<const int32_t>(ids).first(40).subspan(*kept)), want));
+}
+
+TEST_CASE("the logits of every position are those of feeding one by one") {
+    auto engine = test::load_engine(small_chunks(7));
+    auto session = test::open_session(*engine);
+    const std::vector<int32_t> ids = long_prompt();
+    std::vector<Logits> each;
+    auto last = session->feed(std::span(ids).first(40), [&](int32_t position, auto logits) {
+        CHECK(position == static_cast<int32_t>(each.size()));
+        each.emplace_back(logits.begin(), logits.end());
+    });
+    REQUIRE(last);
+    REQUIRE(each.size() == 40);
+    CHECK(same(each.back(), Logits(last->begin(), last->end())));
+    session->reset();
+    for (int32_t i = 0; i < 40; i++) {
+        CAPTURE(i);
+        CHECK(same(fed(*session, {&ids[i], 1}), each[i]));
+    }
+}
+
+TEST_CASE("prefetching changes no bit") {
+    const std::vector<int32_t> ids = long_prompt();
+    std::vector<Logits> first;
+    for (std::optional<uint32_t> prefetch :
+         {std::optional<uint32_t>(0), std::optional<uint32_t>(2), std::optional<uint32_t>()}) {
+        for (uint32_t slots : {0u, 48u, 200u}) {
+            EngineOptions options = small_chunks(32);
+            options.prefetch = prefetch;
+            options.cache_slots = slots;
+            auto engine = test::load_engine(options);
+            auto session = test::open_session(*engine);
+            std::vector<Logits> all = {fed(*session, std::span(ids).first(30))};
+            for (size_t i = 30; i < 60; i++) all.push_back(fed(*session, {&ids[i], 1}));
+            if (first.empty()) first = all;
+            for (size_t i = 0; i < all.size(); i++) CHECK(same(all[i], first[i]));
+            const RunStats& stats = session->stats();
+            CHECK(stats.prompt_tokens == 30);
+            CHECK(stats.decode_tokens == 30);
+            if (prefetch == 2u && slots == 0) CHECK(stats.cache.prefetch_started > 0);
+            if (prefetch == 0u) CHECK(stats.cache.prefetch_started == 0);
+        }
+    }
+}
+
+TEST_CASE("recorded routes replay to the same hits") {
+    TempDir folder;
+    EngineOptions options = small_chunks(16);
+    options.cache_slots = 100;
+    options.record_routes = (folder / "routes").string();
+    const std::vector<int32_t> ids = long_prompt();
+    CacheStats live;
+    {
+        auto engine = test::load_engine(options);
+        auto session = test::open_session(*engine);
+        fed(*session, std::span(ids).first(50));
+        for (size_t i = 50; i < 110; i++) fed(*session, {&ids[i], 1});
+        live = session->stats().cache;
+    }
+    const auto routes = read_route_file(folder / "routes");
+    REQUIRE_MESSAGE(routes, (routes ? "" : routes.error().message));
+    CHECK(routes->header.layers == 8);
+    CHECK(routes->header.experts == 64);
+    CHECK(routes->header.top_k == 6);
+    CHECK(routes->header.model == "dsv41-tiny");
+    REQUIRE(routes->tokens.size() == 110);
+    CHECK(routes->tokens[49].sweep);
+    CHECK(!routes->tokens[50].sweep);
+    CHECK(routes->tokens[60].guesses[0] >= 0);
+    SimulateOptions simulation;
+    simulation.slots = 100;
+    const auto replayed = simulate(*routes, simulation);
+    REQUIRE_MESSAGE(replayed, (replayed ? "" : replayed.error().message));
+    CHECK(replayed->asked == live.asked);
+    CHECK(replayed->hits == live.hits);
+    CHECK(replayed->misses == live.misses);
+    CHECK(replayed->sweep_hits == live.sweep_hits);
+    CHECK(live.hits > 0);
+    CHECK(live.misses > 0);
+}
+
+TEST_CASE("one session at a time; options are resolved and told") {
+    auto engine = test::load_engine(small_chunks(0));
+    {
+        auto session = test::open_session(*engine);
+        CHECK(engine->session().error().code == Code::usage);
+    }
+    CHECK(engine->session());
+    CHECK(engine->options().chunk > 0);
+    CHECK(engine->options().cache_slots == 512u);
+    CHECK(!engine->placement().empty());
+    CHECK(engine->expert_bytes() == 3 * 64 * 256 / 2 + 3 * 64 * 256 / 32);
+}
+
+TEST_CASE("memory that does not suffice is refused with numbers") {
+    EngineOptions options = test::model_options("dsv41-tiny");
+    options.ram = 1 << 20;
+    auto engine = Engine::load(options);
+    REQUIRE(!engine);
+    CHECK(engine.error().code == Code::no_memory);
+    CHECK(engine.error().message.find("dense weights") != std::string::npos);
+
+    options = test::model_options("dsv41-tiny");
+    options.cache_slots = 47;
+    engine = Engine::load(options);
+    REQUIRE(!engine);
+    CHECK(engine.error().code == Code::usage);
+    CHECK(engine.error().message.find("48") != std::string::npos);
+
+    options = test::model_options("dsv41-tiny");
+    options.context = 1 << 20;
+    engine = Engine::load(options);
+    REQUIRE(!engine);
+    CHECK(engine.error().message.find("16384") != std::string::npos);
+
+    options = test::model_options("dsv41-tiny");
+    options.device = "tpu";
+    CHECK(Engine::load(options).error().code == Code::usage);
+}
+
+TEST_CASE("loading can be stopped, and tells how far it is") {
+    std::atomic<bool> stop = true;
+    auto engine = Engine::load(test::model_options("dsv41-tiny"), {}, &stop);
+    REQUIRE(!engine);
+    CHECK(engine.error().code == Code::interrupted);
+    stop = false;
+    uint64_t last = 0, whole = 0;
+    const auto told = [&](uint64_t done, uint64_t all) {
+        CHECK(done >= last);
+        last = done, whole = all;
+    };
+    CHECK(Engine::load(test::model_options("dsv41-tiny"), told, &stop));
+    CHECK(last == whole);
+    CHECK(whole > 0);
+}
+
+}  // namespace sluice
