@@ -14,6 +14,7 @@
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/record.h"
+#include "tools/selftest.h"
 #include "tools/signals.h"
 #include "tools/simulate.h"
 #include "tools/terminal.h"
@@ -46,6 +47,8 @@ int run_command(const Options& options, const Terminal& terminal) {
             return run_simulate(options);
         case Command::bench:
             return run_bench(options, terminal);
+        case Command::selftest:
+            return run_selftest(options);
     }
     return exit_usage;
 }

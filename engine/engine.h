@@ -34,6 +34,7 @@ struct EngineOptions {
     ExpertTuning tuning;
     uint64_t ram = 0;                     // bytes; 0: default_ram_budget()
     uint64_t vram = 0;                    // bytes; 0: free now minus a margin
+    bool skip_selftest = false;           // of a card's kernels, at their first start
     std::optional<uint32_t> vram_slots;   // expert cache in VRAM; else what its budget leaves
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
     std::string cache_policy = "aging-lru";

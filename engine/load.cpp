@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/device_check.h"
 #include "engine/rope.h"
 #include "io/text.h"
 
@@ -81,6 +82,13 @@ Result<void> open_backend(Loaded& loaded) {
         if (!devices) return within("--device auto (--device cpu runs without)", devices.error());
         o.device = devices->empty() ? "cpu" : "cuda";
         loaded.notes.push_back(cat("device chosen: ", o.device));
+    }
+    if (o.device != "cpu" && o.skip_selftest) {
+        loaded.notes.push_back("the self-test of the kernels is skipped");
+    } else if (o.device != "cpu") {
+        auto checked = check_device({.device = index, .again = false, .test = {}});
+        if (!checked) return tl::unexpected(checked.error());
+        loaded.notes.push_back(checked->note);
     }
     if (o.vram != 0 && o.device == "cpu") {
         return fail(Code::usage, "--vram is given, but the run is on the CPU");

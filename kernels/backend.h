@@ -149,6 +149,8 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 // Visible CUDA devices by name; empty without driver or devices. An initialisation failure with a
 // device present is an error.
 Result<std::vector<std::string>> cuda_devices();
+// Card, compute capability, driver and runtime in one line.
+Result<std::string> cuda_identity(int device);
 
 // Floats of IndexTopk::scratch for n queries over `rows` rows.
 size_t index_scratch_floats(int32_t n, int32_t rows);

@@ -9,6 +9,10 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions&) {
                 "this build has no CUDA backend; build with -DSLUICE_CUDA=ON or use --device cpu");
 }
 
+Result<std::string> cuda_identity(int) {
+    return fail(Code::device, "this build has no CUDA backend");
+}
+
 Result<std::vector<std::string>> cuda_devices() {
     return std::vector<std::string>{};
 }

@@ -244,6 +244,29 @@ Outcome set_ram(Options& o, const Setting& s) {
     return {};
 }
 
+Outcome set_vram(Options& o, const Setting& s) {
+    auto bytes = parse_size(text_of(s));
+    if (!bytes) return within(s.source, bytes.error());
+    if (*bytes == 0) return fail(Code::usage, s.source + ": 0 bytes hold no model");
+    o.engine.vram = *bytes;
+    return {};
+}
+
+Outcome set_vram_slots(Options& o, const Setting& s) {
+    auto count = parse_count(s, text_of(s));
+    if (!count) return tl::unexpected(count.error());
+    o.engine.vram_slots = *count;
+    return {};
+}
+
+Outcome set_skip_selftest(Options& o, const Setting& s) {
+    Options switched;
+    auto done = set_switch<&Options::stats>(switched, s);
+    if (!done) return done;
+    o.engine.skip_selftest = switched.stats;
+    return {};
+}
+
 Outcome set_slots(Options& o, const Setting& s) {
     if (o.command != Command::simulate) {
         auto count = parse_count(s, text_of(s));

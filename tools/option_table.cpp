@@ -15,7 +15,8 @@ constexpr Commands simulate_ = bit(Command::simulate);
 constexpr Commands bench = bit(Command::bench);
 constexpr Commands runs_model = answer | record | bench;
 constexpr Commands has_model = runs_model | inspect;
-constexpr Commands everywhere = has_model | simulate_;
+constexpr Commands selftest_ = bit(Command::selftest);
+constexpr Commands everywhere = has_model | simulate_ | selftest_;
 
 constexpr const char* g_model = "Model";
 constexpr const char* g_prompt = "Prompt";
@@ -75,12 +76,12 @@ constexpr OptionSpec table[] = {
     {"--show-reasoning", "", Takes::none, answer, true, g_thinking,
      "Thoughts on stderr also when not on a terminal", set_switch<&Options::show_reasoning>},
 
-    {"-t,--threads", "N", Takes::one, runs_model, true, g_machine,
+    {"-t,--threads", "N", Takes::one, runs_model | selftest_, true, g_machine,
      "CPU threads (default: the CPUs this process may use)", set_threads},
-    {"--device", "NAME", Takes::one, runs_model, true, g_machine, "auto, cpu, cuda or cuda:N",
-     set_device},
-    {"--cpu-isa", "NAME", Takes::one, runs_model, true, g_machine, "auto, scalar, avx2 or avx512",
-     set_isa},
+    {"--device", "NAME", Takes::one, runs_model | selftest_, true, g_machine,
+     "auto, cpu, cuda or cuda:N", set_device},
+    {"--cpu-isa", "NAME", Takes::one, runs_model | selftest_, true, g_machine,
+     "auto, scalar, avx2 or avx512", set_isa},
     {"--io", "NAME", Takes::one, runs_model, true, g_machine, "auto, uring or threads", set_io},
     {"--io-depth", "N", Takes::one, runs_model, true, g_machine, "Reads in flight (64)", set_depth},
     {"--expert-parts", "N", Takes::one, runs_model, true, g_machine,
@@ -89,6 +90,12 @@ constexpr OptionSpec table[] = {
      "Experts read at once (4)", set_in_flight},
     {"--ram", "SIZE", Takes::one, runs_model, true, g_machine,
      "Memory budget, like 12GiB (default: what is free, less a margin)", set_ram},
+    {"--vram", "SIZE", Takes::one, runs_model, true, g_machine,
+     "VRAM budget, like 7.3GiB (default: what is free, less a margin)", set_vram},
+    {"--vram-slots", "N|off", Takes::one, runs_model, true, g_machine,
+     "Experts kept in VRAM (default: what its budget leaves)", set_vram_slots},
+    {"--skip-selftest", "", Takes::none, runs_model, true, g_machine,
+     "Do not check a card's kernels at their first start", set_skip_selftest},
     {"--cache-slots", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
      "Experts kept in memory (default: what the budget leaves); simulate: a list 64,128",
      set_slots},

@@ -29,6 +29,7 @@ constexpr CommandText command_texts[] = {
      "  sluice inspect MODEL               tensors, bytes, checks\n"
      "  sluice simulate ROUTES...          replay recorded routes through cache policies\n"
      "  sluice bench MODEL                 measure\n"
+     "  sluice selftest                    a card's kernels against the plain reference\n"
      "  sluice COMMAND --help              the options of a command"},
     {Command::record, "record", "sluice record MODEL -o FILE [options]",
      "Answers greedily and writes tokens and best logits as a trace."},
@@ -38,6 +39,8 @@ constexpr CommandText command_texts[] = {
      "Replays recorded routes through cache policies and predictors."},
     {Command::bench, "bench", "sluice bench MODEL [options]",
      "Measures decode, prefill, expert kernels and the drive."},
+    {Command::selftest, "selftest", "sluice selftest [options]",
+     "Compares every kernel of the device with the plain reference, by value."},
 };
 
 // The text of every source, most important first.
@@ -254,7 +257,7 @@ class Parser {
 // What the options say together.
 Result<void> check_together(const Options& o) {
     auto refuse = [](const char* why) { return fail(Code::usage, why); };
-    if (o.command == Command::simulate) return {};
+    if (o.command == Command::simulate || o.command == Command::selftest) return {};
     if (o.engine.locations.empty()) return refuse("no model: sluice MODEL (see sluice --help)");
     if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: one prompt, please");
     if (!o.system_prompt.empty() && !o.system_prompt_file.empty())

@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-enum class Command { answer, record, inspect, simulate, bench };
+enum class Command { answer, record, inspect, simulate, bench, selftest };
 
 enum class Reasoning { automatic, on, off };
 

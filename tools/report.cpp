@@ -101,6 +101,19 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
     out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
                cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
                share(cache.sweep_hits, cache.sweep_asked), " hits\n");
+    if (all.vram.asked + all.vram.sweep_asked > 0) {
+        const CacheStats& vram = all.vram;
+        out += cat("vram      ", vram.asked, " asked, ", share(vram.hits, vram.asked), " hits, ",
+                   vram.evictions, " evictions; peak ", size_text(all.device.memory_peak), "\n");
+    }
+    if (all.device.launches > 0) {
+        const double tokens =
+            static_cast<double>(std::max<uint64_t>(1, all.decode_tokens + (all.prompt_tokens > 0)));
+        out += cat("device    ", fixed(static_cast<double>(all.device.launches) / tokens, 1),
+                   " launches, ", fixed(static_cast<double>(all.device.downloads) / tokens, 1),
+                   " trips to the host, ", fixed(static_cast<double>(all.device.waits) / tokens, 1),
+                   " waits a pass; uploaded ", size_text(all.device.upload_bytes), "\n");
+    }
     out +=
         cat("prefetch  ", cache.prefetch_started, " started, ", cache.prefetch_used, " used, ",
             cache.prefetch_wasted, " wasted; guesses ", share(cache.guesses_right, cache.guesses),
@@ -177,6 +190,17 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
         .end_object();
     json.key("cache");
     write_cache(json, all.cache);
+    if (all.device.launches > 0) {
+        json.key("vram");
+        write_cache(json, all.vram);
+        json.key("gpu").begin_object();
+        json.member("launches", all.device.launches)
+            .member("waits", all.device.waits)
+            .member("downloads", all.device.downloads)
+            .member("upload_bytes", all.device.upload_bytes)
+            .member("memory_peak", all.device.memory_peak);
+        json.end_object();
+    }
     json.key("io")
         .begin_object()
         .member("engine", facts.io_name)

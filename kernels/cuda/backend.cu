@@ -458,6 +458,19 @@ Result<std::vector<std::string>> cuda_devices() {
     return names;
 }
 
+Result<std::string> cuda_identity(int device) {
+    cudaDeviceProp props{};
+    if (auto read = check(cudaGetDeviceProperties(&props, device), cat("device ", device)); !read)
+        return tl::unexpected<Error>(read.error());
+    int driver = 0, runtime = 0;
+    if (auto read = check(cudaDriverGetVersion(&driver), "driver version"); !read)
+        return tl::unexpected<Error>(read.error());
+    if (auto read = check(cudaRuntimeGetVersion(&runtime), "runtime version"); !read)
+        return tl::unexpected<Error>(read.error());
+    return cat(props.name, ", compute ", props.major, ".", props.minor, ", driver ", driver,
+               ", runtime ", runtime);
+}
+
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
     auto count = device_count();
     if (!count) return tl::unexpected<Error>(count.error());

@@ -1,0 +1,11 @@
+// `sluice selftest`: every kernel of the card, by value, against the plain reference.
+#pragma once
+
+#include "tools/options.h"
+
+namespace sluice {
+
+// The table on stdout; exit 0 if all passed, 4 if one is wrong or there is no device.
+int run_selftest(const Options& options);
+
+}  // namespace sluice
