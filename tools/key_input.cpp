@@ -1,5 +1,6 @@
 #include "tools/key_input.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@ namespace sluice {
 
 namespace {
 
+constexpr int look_again_ms = 100;
 constexpr std::string_view paste_end = "\x1b[201~";
 
 std::string with_line_feeds(std::string_view text) {
@@ -27,6 +29,9 @@ std::string with_line_feeds(std::string_view text) {
 
 int KeyInput::byte() {
     if (next_ == filled_) {
+        // A signal may come just before read() blocks: nobody waits longer than this for it.
+        pollfd state{fd_, POLLIN, 0};
+        if (::poll(&state, 1, look_again_ms) <= 0) return interrupted;
         ssize_t count = ::read(fd_, buffer_.data(), buffer_.size());
         if (count < 0 && errno == EINTR) return interrupted;
         if (count <= 0) return end;
@@ -44,7 +49,7 @@ int KeyInput::character() {
     int code = first & (0x3f >> more);
     for (int i = 0; i < more; i++) {
         int next = byte();
-        if (next == interrupted) next = byte();
+        while (next == interrupted) next = byte();
         if (next < 0x80 || next > 0xbf) return 0xfffd;
         code = (code << 6) | (next & 0x3f);
     }

@@ -10,8 +10,9 @@ namespace sluice {
 class KeyInput {
  public:
     explicit KeyInput(int fd) : fd_(fd) {}
-    static constexpr int end = -1;          // end of file or a failed terminal
-    static constexpr int interrupted = -2;  // a signal came: look at the flags, ask again
+    static constexpr int end = -1;  // end of file or a failed terminal
+    static constexpr int interrupted =
+        -2;  // nothing yet, or a signal: look at the flags, ask again
 
     int byte();
     // A character as a code point, from UTF-8; what is none is U+FFFD.

@@ -63,6 +63,9 @@ class EditReader : public LineReader {
         el_set(edit_, EL_GETCFN, &EditReader::next_character);
         el_set(edit_, EL_ADDFN, "sluice-paste", "Insert pasted text", &EditReader::take_paste);
         el_set(edit_, EL_BIND, "\\e[200~", "sluice-paste", nullptr);
+        // CR and LF stay what they are while a line is edited, so that a pasted CRLF is one line
+        // end.
+        el_set(edit_, EL_SETTY, "-d", "-icrnl", "-inlcr", nullptr);
     }
     ~EditReader() override {
         el_end(edit_);
@@ -75,6 +78,8 @@ class EditReader : public LineReader {
         interrupted_ = false;
         const char* term = std::getenv("TERM");
         mark_pastes(term && std::strcmp(term, "dumb") != 0);
+        // Before the prompt is seen, or a key pressed at once would be the line discipline's.
+        el_set(edit_, EL_PREP_TERM, 1);
         int count = 0;
         const char* typed = el_gets(edit_, &count);
         mark_pastes(false);

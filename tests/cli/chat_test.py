@@ -184,6 +184,7 @@ leave(chat)
 chat = start()
 chat.send(QUESTION + "\r")
 seen = chat.expect(r"tok/s")
+chat.expect(PROMPT)
 check("the speed line is dimmed on a terminal", "\x1b[2m" in seen, repr(seen))
 leave(chat)
 
