@@ -76,7 +76,7 @@ Result<void> probe_replace(Pass& pass, int32_t layer) {
     if (!pre) return tl::unexpected(pre.error());
     std::vector<float> wide = widen(*h);
     if (pass.probe->replace(layer, wide, *pre)) {
-        std::transform(wide.begin(), wide.end(), h->begin(), to_bf16);
+        std::transform(wide.begin(), wide.end(), h->begin(), [](float x) { return to_bf16(x); });
         pass.rt.backend->upload(pass.h, h->data(), h->size() * sizeof(bf16));
         pass.rt.backend->upload(pass.pre, pre->data(), pre->size() * sizeof(float));
     }
