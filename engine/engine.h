@@ -61,6 +61,9 @@ struct RunStats {
     double compute_s = 0;      // of those, in kernels
 };
 
+// What happened between two readings of a session's stats.
+RunStats operator-(RunStats later, const RunStats& earlier);
+
 // Sees (and may replace) tensors of the forward pass: dumps and layer tests. Host copies; slow.
 class Probe {
  public:

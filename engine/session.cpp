@@ -32,53 +32,13 @@ RunStats totals(const Runtime& rt) {
     return t;
 }
 
-CacheStats operator-(CacheStats a, const CacheStats& b) {
-    a.asked -= b.asked;
-    a.hits -= b.hits;
-    a.late_prefetches -= b.late_prefetches;
-    a.misses -= b.misses;
-    a.evictions -= b.evictions;
-    a.sweep_asked -= b.sweep_asked;
-    a.sweep_hits -= b.sweep_hits;
-    a.prefetch_started -= b.prefetch_started;
-    a.prefetch_used -= b.prefetch_used;
-    a.prefetch_wasted -= b.prefetch_wasted;
-    a.guesses -= b.guesses;
-    a.guesses_right -= b.guesses_right;
-    a.prefetch_switched_off -= b.prefetch_switched_off;
-    a.bytes_demand -= b.bytes_demand;
-    a.bytes_prefetch -= b.bytes_prefetch;
-    a.wait_s -= b.wait_s;
-    return a;
-}
-
-Backend::Counters operator-(Backend::Counters a, const Backend::Counters& b) {
-    a.launches -= b.launches;
-    a.waits -= b.waits;
-    a.downloads -= b.downloads;
-    a.upload_bytes -= b.upload_bytes;
-    return a;
-}
-
-RingStats operator-(RingStats a, const RingStats& b) {
-    a.reads -= b.reads;
-    a.bytes -= b.bytes;
-    a.resubmitted -= b.resubmitted;
-    a.busy_s -= b.busy_s;
-    a.wait_s -= b.wait_s;
-    return a;
-}
-
 void refresh(Session::Impl& s) {
-    const RunStats now = totals(s.rt());
-    s.stats.cache = now.cache - s.cleared.cache;
-    s.stats.ring = now.ring - s.cleared.ring;
-    s.stats.expert_bytes = now.expert_bytes - s.cleared.expert_bytes;
-    s.stats.vram = now.vram - s.cleared.vram;
-    s.stats.device = now.device - s.cleared.device;
-    s.stats.row_bytes = now.row_bytes - s.cleared.row_bytes;
-    s.stats.rows_asked = now.rows_asked - s.cleared.rows_asked;
-    s.stats.row_hits = now.row_hits - s.cleared.row_hits;
+    RunStats now = totals(s.rt()) - s.cleared;
+    now.prompt_tokens = s.stats.prompt_tokens;
+    now.decode_tokens = s.stats.decode_tokens;
+    now.prompt_s = s.stats.prompt_s;
+    now.decode_s = s.stats.decode_s;
+    s.stats = now;
     const double all = s.stats.prompt_s + s.stats.decode_s;
     s.stats.compute_s = std::max(0.0, all - s.stats.ring.wait_s);
 }

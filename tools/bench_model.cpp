@@ -59,7 +59,7 @@ Result<Run> run_once(Session& session, std::span<const int32_t> prompt, int32_t 
         if (!logits) return tl::unexpected(logits.error());
     }
     run.decode_s = seconds_since(start);
-    run.decode = minus(session.stats(), before);
+    run.decode = session.stats() - before;
     return run;
 }
 

@@ -14,19 +14,6 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-CacheStats minus(CacheStats a, const CacheStats& b) {
-    a.asked -= b.asked, a.hits -= b.hits, a.misses -= b.misses, a.evictions -= b.evictions;
-    a.late_prefetches -= b.late_prefetches;
-    a.sweep_asked -= b.sweep_asked, a.sweep_hits -= b.sweep_hits;
-    a.prefetch_started -= b.prefetch_started, a.prefetch_used -= b.prefetch_used;
-    a.prefetch_wasted -= b.prefetch_wasted;
-    a.guesses -= b.guesses, a.guesses_right -= b.guesses_right;
-    a.prefetch_switched_off -= b.prefetch_switched_off;
-    a.bytes_demand -= b.bytes_demand, a.bytes_prefetch -= b.bytes_prefetch;
-    a.wait_s -= b.wait_s;
-    return a;
-}
-
 // The loop of one answer, and what it has so far.
 class Generation {
  public:
@@ -52,12 +39,12 @@ class Generation {
         if (!token) return tl::unexpected(token.error());
         answer_.prompt_s = seconds_since(start);
         RunStats after = source_.stats();
-        answer_.prompt = sluice::minus(after, before);
+        answer_.prompt = after - before;
 
         start = Clock::now();
         decode(*token);
         answer_.decode_s = seconds_since(start);
-        answer_.decode = sluice::minus(source_.stats(), after);
+        answer_.decode = source_.stats() - after;
         close();
         return std::move(answer_);
     }
@@ -119,26 +106,6 @@ class Generation {
 };
 
 }  // namespace
-
-RunStats minus(const RunStats& later, const RunStats& earlier) {
-    RunStats out = later;
-    out.cache = minus(later.cache, earlier.cache);
-    out.ring.reads -= earlier.ring.reads;
-    out.ring.bytes -= earlier.ring.bytes;
-    out.ring.resubmitted -= earlier.ring.resubmitted;
-    out.ring.busy_s -= earlier.ring.busy_s;
-    out.ring.wait_s -= earlier.ring.wait_s;
-    out.expert_bytes -= earlier.expert_bytes;
-    out.row_bytes -= earlier.row_bytes;
-    out.rows_asked -= earlier.rows_asked;
-    out.row_hits -= earlier.row_hits;
-    out.prompt_tokens -= earlier.prompt_tokens;
-    out.decode_tokens -= earlier.decode_tokens;
-    out.prompt_s -= earlier.prompt_s;
-    out.decode_s -= earlier.decode_s;
-    out.compute_s -= earlier.compute_s;
-    return out;
-}
 
 Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
                         std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,

@@ -69,7 +69,4 @@ Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
                         std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const PieceSink& sink);
 
-// The difference of two counters of the same session.
-RunStats minus(const RunStats& later, const RunStats& earlier);
-
 }  // namespace sluice

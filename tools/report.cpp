@@ -24,8 +24,9 @@ double ring_rate(const RunStats& stats) {
 }
 
 RunStats plus(const RunStats& a, const RunStats& b) {
-    RunStats zero;
-    return minus(a, minus(zero, b));  // unsigned counters wrap back
+    RunStats all = a - (RunStats{} - b);  // unsigned counters wrap back
+    all.device.memory_peak = std::max(a.device.memory_peak, b.device.memory_peak);
+    return all;
 }
 
 }  // namespace

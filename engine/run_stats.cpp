@@ -1,0 +1,65 @@
+// What happened between two readings of the counters.
+#include "engine/engine.h"
+
+namespace sluice {
+
+namespace {
+
+CacheStats operator-(CacheStats a, const CacheStats& b) {
+    a.asked -= b.asked;
+    a.hits -= b.hits;
+    a.late_prefetches -= b.late_prefetches;
+    a.misses -= b.misses;
+    a.evictions -= b.evictions;
+    a.sweep_asked -= b.sweep_asked;
+    a.sweep_hits -= b.sweep_hits;
+    a.prefetch_started -= b.prefetch_started;
+    a.prefetch_used -= b.prefetch_used;
+    a.prefetch_wasted -= b.prefetch_wasted;
+    a.guesses -= b.guesses;
+    a.guesses_right -= b.guesses_right;
+    a.prefetch_switched_off -= b.prefetch_switched_off;
+    a.bytes_demand -= b.bytes_demand;
+    a.bytes_prefetch -= b.bytes_prefetch;
+    a.wait_s -= b.wait_s;
+    return a;
+}
+
+Backend::Counters operator-(Backend::Counters a, const Backend::Counters& b) {
+    a.launches -= b.launches;
+    a.waits -= b.waits;
+    a.downloads -= b.downloads;
+    a.upload_bytes -= b.upload_bytes;
+    return a;
+}
+
+RingStats operator-(RingStats a, const RingStats& b) {
+    a.reads -= b.reads;
+    a.bytes -= b.bytes;
+    a.resubmitted -= b.resubmitted;
+    a.busy_s -= b.busy_s;
+    a.wait_s -= b.wait_s;
+    return a;
+}
+
+}  // namespace
+
+// The peak is no difference: it stays the later one.
+RunStats operator-(RunStats a, const RunStats& b) {
+    a.cache = a.cache - b.cache;
+    a.vram = a.vram - b.vram;
+    a.ring = a.ring - b.ring;
+    a.device = a.device - b.device;
+    a.expert_bytes -= b.expert_bytes;
+    a.row_bytes -= b.row_bytes;
+    a.rows_asked -= b.rows_asked;
+    a.row_hits -= b.row_hits;
+    a.prompt_tokens -= b.prompt_tokens;
+    a.decode_tokens -= b.decode_tokens;
+    a.prompt_s -= b.prompt_s;
+    a.decode_s -= b.decode_s;
+    a.compute_s -= b.compute_s;
+    return a;
+}
+
+}  // namespace sluice
