@@ -161,6 +161,7 @@ Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
             .window = c.window,
             .index_topk = c.index_topk,
             .head_dim = c.head_dim,
+            .heads = c.heads,
             .group_rank = c.o_rank};
 }
 

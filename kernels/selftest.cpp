@@ -107,6 +107,7 @@ Result<std::vector<SelftestRow>> selftest(Backend& backend, const SelftestOption
     largest.window = 128;
     largest.index_topk = 512;
     largest.head_dim = 512;
+    largest.heads = 64;
     largest.group_rank = 32;
     if (auto reserved = backend.reserve(largest); !reserved)
         return tl::unexpected<Error>(reserved.error());

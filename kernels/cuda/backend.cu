@@ -132,7 +132,8 @@ class CudaBackend final : public Backend {
         start("HyperExpand", [&] { cuda::launch(op, compute_); });
     }
     void run(const SparseAttention& op) override {
-        start("SparseAttention", [&] { cuda::launch(op, compute_); });
+        need("SparseAttention", cuda::attention_workspace(op.heads, op.window, op.k));
+        start("SparseAttention", [&] { cuda::launch(op, work_, compute_); });
     }
     void run(const WindowStore& op) override {
         start("WindowStore", [&] { cuda::launch(op, compute_); });
@@ -194,7 +195,9 @@ class CudaBackend final : public Backend {
         chain("GateUp", op, [&] { return cuda::launch(op, compute_); });
     }
     void run(const RotatedAttention& op) override {
-        start("RotatedAttention", [&] { cuda::launch(op, compute_); });
+        const SparseAttention& a = op.attention;
+        need("RotatedAttention", cuda::attention_workspace(a.heads, a.window, a.k));
+        start("RotatedAttention", [&] { cuda::launch(op, work_, compute_); });
     }
 
  private:
@@ -339,6 +342,7 @@ uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
     for (size_t need :
          {cuda::hyper_workspace(largest.n), cuda::index_workspace(largest.n, largest.index_rows),
           cuda::route_workspace(largest.n, largest.experts),
+          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
           cuda::expert_workspace(largest.n, largest.dim, largest.inner)})
         bytes = need > bytes ? need : bytes;
     return (bytes + alignment - 1) / alignment * alignment;

@@ -206,7 +206,7 @@ void launch(const HyperMix& op, Workspace& work, cudaStream_t stream);
 bool launch(const HyperStep& op, Workspace& work, cudaStream_t stream);
 void launch(const HyperCollapse& op, cudaStream_t stream);
 void launch(const HyperExpand& op, cudaStream_t stream);
-void launch(const SparseAttention& op, cudaStream_t stream);
+void launch(const SparseAttention& op, Workspace& work, cudaStream_t stream);
 void launch(const WindowStore& op, cudaStream_t stream);
 void launch(const CompressPool& op, cudaStream_t stream);
 void launch(const IndexTopk& op, Workspace& work, cudaStream_t stream);
@@ -224,7 +224,7 @@ bool launch(const LinearFp8Pair& op, cudaStream_t stream);
 bool launch(const LatentFinish& op, cudaStream_t stream);
 bool launch(const GroupedOutputQuant& op, cudaStream_t stream);
 bool launch(const GateUp& op, cudaStream_t stream);
-void launch(const RotatedAttention& op, cudaStream_t stream);
+void launch(const RotatedAttention& op, Workspace& work, cudaStream_t stream);
 
 // Any kernel of this build: asks the runtime whether it has code for the card.
 const void* any_kernel();
@@ -238,6 +238,7 @@ size_t hyper_workspace(int n);
 size_t index_workspace(int n, int rows);
 size_t route_workspace(int n, int experts);
 size_t expert_workspace(int count, int dim, int inner);
+size_t attention_workspace(int heads, int window, int k);
 size_t attention_shared_bytes(int window, int k, int dim);
 
 }  // namespace sluice::cuda

@@ -10,7 +10,7 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int block = 256, slices = 32, tokens = 4, hc_max = 4;
+constexpr int block = 256, slices = 20, tokens = 4, hc_max = 4;
 constexpr int rows_max = (2 + hc_max) * hc_max, sums = rows_max + 1;
 
 struct Partials {
@@ -32,56 +32,74 @@ struct Streams {
         for (int i = 0; i < k; ++i) sum = sum + to_float(partial[(row * k + i) * dim + d]);
         return round_bf16(sum + to_float(shared[row * dim + d]));
     }
-    // Value d of stream j, as a bf16 number.
-    __device__ float at(int64_t row, int j, int d) const {
+    // Value d of every stream, as bf16 numbers.
+    __device__ void at(int64_t row, int d, float (&out)[hc_max]) const {
         const bf16* streams = h + row * hc * dim + d;
-        if (!post) return to_float(streams[(int64_t)j * dim]);
+        float old[hc_max];
+#pragma unroll
+        for (int j = 0; j < hc_max; ++j)
+            old[j] = j < hc ? to_float(streams[(int64_t)j * dim]) : 0.0f;
+        if (!post) {
+#pragma unroll
+            for (int j = 0; j < hc_max; ++j) out[j] = old[j];
+            return;
+        }
         const float* c = comb + row * hc * hc;
-        float s = c[j] * to_float(streams[0]);
-        for (int i = 1; i < hc; ++i) s = s + c[i * hc + j] * to_float(streams[(int64_t)i * dim]);
-        return round_bf16(post[row * hc + j] * sub_layer(row, d) + s);
+        float y = sub_layer(row, d);
+#pragma unroll
+        for (int j = 0; j < hc_max; ++j) {
+            if (j >= hc) continue;
+            float s = c[j] * old[0];
+#pragma unroll
+            for (int i = 1; i < hc_max; ++i)
+                if (i < hc) s = s + c[i * hc + j] * old[i];
+            out[j] = round_bf16(post[row * hc + j] * y + s);
+        }
     }
 };
 
-__device__ void sinkhorn(const HyperMix& op, const float* m, int64_t row) {
-    int hc = op.hc;
-    float c[hc_max][hc_max];
-    for (int j = 0; j < hc; ++j) {
-        op.pre[row * hc + j] = sigmoid_f32(m[j] * op.scale[0] + op.base[j]) + op.hc_eps;
-        op.post[row * hc + j] = 2.0f * sigmoid_f32(m[hc + j] * op.scale[1] + op.base[hc + j]);
-    }
-    for (int j = 0; j < hc; ++j) {
-        float most = -INFINITY, sum = 0.0f;
-        for (int k = 0; k < hc; ++k) {
-            int i = 2 * hc + j * hc + k;
-            c[j][k] = m[i] * op.scale[2] + op.base[i];
-            most = c[j][k] > most ? c[j][k] : most;
-        }
-        for (int k = 0; k < hc; ++k) {
-            c[j][k] = exp_f32(c[j][k] - most);
-            sum = sum + c[j][k];
-        }
-        for (int k = 0; k < hc; ++k) c[j][k] = c[j][k] / sum + op.hc_eps;
-    }
-    for (int i = 0; i < op.iterations; ++i) {
-        if (i > 0)
-            for (int j = 0; j < hc; ++j) {
-                float sum = 0.0f;
-                for (int k = 0; k < hc; ++k) sum = sum + c[j][k];
-                for (int k = 0; k < hc; ++k) c[j][k] = c[j][k] / (sum + op.hc_eps);
-            }
-        for (int k = 0; k < hc; ++k) {
-            float sum = 0.0f;
-            for (int j = 0; j < hc; ++j) sum = sum + c[j][k];
-            for (int j = 0; j < hc; ++j) c[j][k] = c[j][k] / (sum + op.hc_eps);
-        }
-    }
-    for (int j = 0; j < hc; ++j)
-        for (int k = 0; k < hc; ++k) op.comb[(row * hc + j) * hc + k] = c[j][k];
+// Sum of v over k (or j) ascending for the lane's row (or column) of a hc x hc matrix held one
+// element a lane.
+__device__ inline float row_sum(float v, int hc) {
+    int first = threadIdx.x % warp / hc * hc;
+    float sum = 0.0f;
+    for (int k = 0; k < hc; ++k) sum = sum + __shfl_sync(0xffffffffu, v, (first + k) % warp);
+    return sum;
+}
+__device__ inline float column_sum(float v, int hc) {
+    int column = threadIdx.x % warp % hc;
+    float sum = 0.0f;
+    for (int j = 0; j < hc; ++j) sum = sum + __shfl_sync(0xffffffffu, v, (j * hc + column) % warp);
+    return sum;
 }
 
-// The dots of one slice for one token, to `out` [sums]; writes the slice's part of the streams when
-// `to` is set.
+// One warp a token: lane j * hc + k holds C[j][k].
+__device__ void sinkhorn(const HyperMix& op, const float* m, int64_t row) {
+    int hc = op.hc, lane = threadIdx.x % warp;
+    bool inside = lane < hc * hc;
+    if (lane < hc) {
+        op.pre[row * hc + lane] = sigmoid_f32(m[lane] * op.scale[0] + op.base[lane]) + op.hc_eps;
+        op.post[row * hc + lane] =
+            2.0f * sigmoid_f32(m[hc + lane] * op.scale[1] + op.base[hc + lane]);
+    }
+    int i = 2 * hc + lane;
+    float c = inside ? m[i] * op.scale[2] + op.base[i] : 0.0f;
+    float most = -INFINITY;
+    for (int k = 0; k < hc; ++k) {
+        float other = __shfl_sync(0xffffffffu, c, (lane / hc * hc + k) % warp);
+        most = other > most ? other : most;
+    }
+    c = exp_f32(c - most);
+    c = c / row_sum(c, hc) + op.hc_eps;
+    for (int step = 0; step < op.iterations; ++step) {
+        if (step > 0) c = c / (row_sum(c, hc) + op.hc_eps);
+        c = c / (column_sum(c, hc) + op.hc_eps);
+    }
+    if (inside) op.comb[row * hc * hc + lane] = c;
+}
+
+// The dots of one slice of the width for one token, to `out` [sums]; writes the slice's part of the
+// streams when `to` is set.
 __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int64_t row, int begin,
                            int end, float (*shared)[sums], float* out) {
     int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
@@ -89,13 +107,19 @@ __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int6
     float acc[sums];
 #pragma unroll
     for (int r = 0; r < sums; ++r) acc[r] = 0.0f;
-    for (int k = begin + threadIdx.x; k < end; k += block) {
-        float x = in.at(row, k / op.dim, k % op.dim);
-        if (to) to[row * cols + k] = to_bf16(x);
+    for (int d = begin + threadIdx.x; d < end; d += block) {
+        float x[hc_max];
+        in.at(row, d, x);
 #pragma unroll
-        for (int r = 0; r < rows_max; ++r)
-            if (r < rows) acc[r] = acc[r] + op.fn.data[(int64_t)r * cols + k] * x;
-        acc[rows_max] = acc[rows_max] + x * x;
+        for (int j = 0; j < hc_max; ++j) {
+            if (j >= op.hc) continue;
+            int64_t k = (int64_t)j * op.dim + d;
+            if (to) to[row * cols + k] = to_bf16(x[j]);
+#pragma unroll
+            for (int r = 0; r < rows_max; ++r)
+                if (r < rows) acc[r] = acc[r] + __ldg(op.fn.data + (int64_t)r * cols + k) * x[j];
+            acc[rows_max] = acc[rows_max] + x[j] * x[j];
+        }
     }
 #pragma unroll
     for (int r = 0; r < sums; ++r) {
@@ -115,8 +139,8 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
     __shared__ float shared[block / warp][sums];
     __shared__ bool last;
     int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
-    int per_slice = ceil_div(ceil_div(cols, slices), block) * block;
-    int begin = min(cols, (int)blockIdx.x * per_slice), end = min(cols, begin + per_slice);
+    int per_slice = ceil_div(op.dim, slices);
+    int begin = min(op.dim, (int)blockIdx.x * per_slice), end = min(op.dim, begin + per_slice);
     int64_t first = (int64_t)blockIdx.y * tokens;
     float* mine = work.sum + ((int64_t)blockIdx.y * slices + blockIdx.x) * tokens * sums;
     for (int t = 0; t < tokens && first + t < op.n; ++t)
@@ -129,16 +153,22 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
     __threadfence();
     const float* group = work.sum + (int64_t)blockIdx.y * slices * tokens * sums;
     if (threadIdx.x < tokens * sums && first + threadIdx.x / sums < op.n) {
-        float s = 0.0f;
-        for (int i = 0; i < slices; ++i) s = s + __ldcg(group + i * tokens * sums + threadIdx.x);
+        float part[slices], s = 0.0f;
+#pragma unroll
+        for (int i = 0; i < slices; ++i) part[i] = __ldcg(group + i * tokens * sums + threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < slices; ++i) s = s + part[i];
         shared[threadIdx.x / sums][threadIdx.x % sums] = s;
     }
     __syncthreads();
-    if (threadIdx.x < tokens && first + threadIdx.x < op.n) {
-        float* m = shared[threadIdx.x];
+    int w = threadIdx.x / warp, lane = threadIdx.x % warp;
+    if (w < tokens && first + w < op.n) {
+        float* m = shared[w];
         float r = 1.0f / sqrtf(m[rows_max] / (float)cols + op.eps);
-        for (int i = 0; i < rows; ++i) m[i] = m[i] * r;
-        sinkhorn(op, m, first + threadIdx.x);
+        __syncwarp();
+        if (lane < rows) m[lane] = m[lane] * r;
+        __syncwarp();
+        sinkhorn(op, m, first + w);
     }
     if (threadIdx.x == 0) work.ticket[blockIdx.y] = 0;
 }
@@ -155,9 +185,14 @@ __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t r
     int dim = op.mix.dim, hc = op.mix.hc, lane = threadIdx.x % warp;
     const float* pre = op.collapse.pre + row * hc;
     float sum = 0.0f;
+#pragma unroll 4
     for (int d = threadIdx.x; d < dim; d += block) {
-        float acc = pre[0] * in.at(row, 0, d);
-        for (int j = 1; j < hc; ++j) acc = acc + pre[j] * in.at(row, j, d);
+        float h[hc_max];
+        in.at(row, d, h);
+        float acc = pre[0] * h[0];
+#pragma unroll
+        for (int j = 1; j < hc_max; ++j)
+            if (j < hc) acc = acc + pre[j] * h[j];
         bf16 x = to_bf16(acc);
         collapsed[d] = x;
         op.collapse.x[row * dim + d] = x;

@@ -196,38 +196,100 @@ __device__ inline void store(const Job& job, int row, int token, float value) {
 // ---- few token rows: 16 output rows a block, a warp a slice, `tiles` times 8 tokens
 // ------------------
 
-template <Kind kind, int tiles, int depth>
-__device__ inline void skinny_slice(const Job& job, int row0, int token0, int begin, int end,
-                                    float (&sum)[tiles][4]) {
-    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-    int group = row0 / job.group_rows;
-    for (int base = begin; base < end; base += depth) {
-        Operands<kind> low[depth], high[depth];
+// FP8 activations of the tokens of a block in shared memory: their codes, and their scales as
+// numbers. Where they would take too much of it (codes == null) they are read in place.
+constexpr int staged_max = 40 * 1024;
+struct Staged {
+    const uint8_t* codes;  // [tokens][cols]
+    const float* scales;   // [tokens][cols / 32]
+};
+__host__ __device__ inline int staged_bytes(int cols, int tokens) {
+    return tokens * (cols + cols / 32 * 4);
+}
+
+__device__ inline Staged stage(const Job& job, int token0, int tokens, uint8_t* memory) {
+    float* scales = (float*)(memory + tokens * job.cols);
+    int words = job.cols / 8, blocks = job.cols / 32, count = min(tokens, job.n - token0);
+    const uint2* from = (const uint2*)(job.x_codes + (int64_t)token0 * job.cols);
+    for (int i = threadIdx.x; i < count * words; i += blockDim.x)
+        ((uint2*)memory)[i] = __ldg(from + i);
+    const uint8_t* bytes = job.x_scales + (int64_t)token0 * blocks;
+    for (int i = threadIdx.x; i < count * blocks; i += blockDim.x)
+        scales[i] = e8m0_to_float(__ldg(bytes + i));
+    return {memory, scales};
+}
+
+template <Kind kind>
+__device__ inline void load_token(Operands<kind>& x, const Job& job, const Staged& staged,
+                                  int token0, int token, int group, int block, int quad) {
+    if constexpr (kind == Kind::fp8) {
+        if (staged.codes) {
+            x.raw = token < job.n ? *(const uint2*)(staged.codes + (token - token0) * job.cols +
+                                                    block * 32 + quad * 8)
+                                  : make_uint2(0, 0);
+            return;
+        }
+    }
+    x.load_x(job, token, group, block, quad);
+}
+template <Kind kind>
+__device__ inline float scale_of(const Job& job, const Staged& staged, int token0, int token,
+                                 int block) {
+    if constexpr (kind == Kind::fp8) {
+        if (staged.codes)
+            return token < job.n ? staged.scales[(token - token0) * (job.cols / 32) + block] : 0.0f;
+    }
+    return token_scale<kind>(job, token, block);
+}
+
+// The weights of `depth` blocks are on their way before the first is used.
+template <Kind kind, int depth>
+struct Ahead {
+    Operands<kind> low[depth], high[depth];
+    float scale[depth];
+
+    __device__ void load(const Job& job, int row0, int base, int end) {
+        int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
 #pragma unroll
         for (int d = 0; d < depth; ++d) {
             if (base + d >= end) continue;
             low[d].load_w(job, row0 + g, base + d, quad);
             high[d].load_w(job, row0 + g + 8, base + d, quad);
+            scale[d] = weight_scale<kind>(job, row0, base + d);
         }
+    }
+};
+
+template <Kind kind, int tiles, int depth>
+__device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<kind, depth>& ahead,
+                                    int row0, int token0, int begin, int end,
+                                    float (&sum)[tiles][4]) {
+    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
+    int group = row0 / job.group_rows;
+    for (int base = begin; base < end; base += depth) {
+        if (base > begin) ahead.load(job, row0, base, end);
 #pragma unroll
         for (int d = 0; d < depth; ++d) {
             if (base + d >= end) continue;
             int block = base + d;
-            float s_w = weight_scale<kind>(job, row0, block);
-            Words a = low[d].w(), b = high[d].w();
+            Words a = ahead.low[d].w(), b = ahead.high[d].w();
 #pragma unroll
             for (int tile = 0; tile < tiles; ++tile) {
                 int token = token0 + tile * 8;
                 Operands<kind> x;
-                x.load_x(job, token + g, group, block, quad);
+                load_token<kind>(x, job, staged, token0, token + g, group, block, quad);
                 float t[4];
                 block_product<kind>(t, a, b, x.x());
-                add_scaled<kind>(sum[tile], t, s_w, token_scale<kind>(job, token + 2 * quad, block),
-                                 token_scale<kind>(job, token + 2 * quad + 1, block));
+                add_scaled<kind>(sum[tile], t, ahead.scale[d],
+                                 scale_of<kind>(job, staged, token0, token + 2 * quad, block),
+                                 scale_of<kind>(job, staged, token0, token + 2 * quad + 1, block));
             }
         }
     }
 }
+
+template <Kind kind>
+constexpr int depth_of = kind == Kind::fp8 ? 10 : 5;
 
 // Adds the slices of `parts` results of 128 values, in ascending order, in place of the first.
 __device__ inline void add_slices(float* shared, int slices, int values) {
@@ -248,15 +310,24 @@ __device__ inline int tile_place(int row, int column) {
 // A second matrix with the same activations may follow the first one's tiles.
 template <Kind kind, int tiles>
 __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
-    extern __shared__ float shared[];  // [slices][tiles][128]
+    extern __shared__ __align__(16) float shared[];  // [slices][tiles][128], then the activations
     const Job& job = (int)blockIdx.x < a_tiles ? a : b;
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
     int blocks = ceil_div(job.cols, 32), per_slice = ceil_div(blocks, slices);
     int row0 = ((int)blockIdx.x < a_tiles ? blockIdx.x : blockIdx.x - a_tiles) * 16;
-    int token0 = blockIdx.y * tiles * 8;
+    int token0 = blockIdx.y * tiles * 8, begin = w * per_slice,
+        end = min(blocks, begin + per_slice);
+    Ahead<kind, depth_of<kind>> ahead;
+    ahead.load(job, row0, begin, end);
+    Staged staged{};
+    if constexpr (kind == Kind::fp8) {
+        int count = min(job.n, tiles * 8);
+        if (staged_bytes(job.cols, count) <= staged_max)
+            staged = stage(job, token0, count, (uint8_t*)(shared + slices * tiles * 128));
+        __syncthreads();
+    }
     float sum[tiles][4] = {};
-    skinny_slice<kind, tiles, 5>(job, row0, token0, w * per_slice, min(blocks, (w + 1) * per_slice),
-                                 sum);
+    skinny_slice<kind, tiles>(job, staged, ahead, row0, token0, begin, end, sum);
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile)
 #pragma unroll
@@ -277,11 +348,20 @@ template <Kind kind, int count>
 __device__ inline void rows32(const Job (&jobs)[count], int row0, float* shared) {
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
     int blocks = ceil_div(jobs[0].cols, 32), per_slice = ceil_div(blocks, slices);
+    int begin = w * per_slice, end = min(blocks, begin + per_slice);
+    Ahead<kind, depth_of<kind>> ahead;
+    ahead.load(jobs[0], row0, begin, end);
+    Staged staged{};
+    if constexpr (kind == Kind::fp8) {
+        if (staged_bytes(jobs[0].cols, jobs[0].n) <= staged_max)
+            staged = stage(jobs[0], 0, jobs[0].n, (uint8_t*)(shared + slices * count * 256));
+        __syncthreads();
+    }
 #pragma unroll
     for (int m = 0; m < count * 2; ++m) {
+        if (m > 0) ahead.load(jobs[m / 2], row0 + m % 2 * 16, begin, end);
         float sum[1][4] = {};
-        skinny_slice<kind, 1, 5>(jobs[m / 2], row0 + m % 2 * 16, 0, w * per_slice,
-                                 min(blocks, (w + 1) * per_slice), sum);
+        skinny_slice<kind, 1>(jobs[m / 2], staged, ahead, row0 + m % 2 * 16, 0, begin, end, sum);
 #pragma unroll
         for (int i = 0; i < 4; ++i) shared[(w * count * 2 + m) * 128 + i * warp + lane] = sum[0][i];
     }
@@ -374,12 +454,26 @@ __global__ void __launch_bounds__(128) wide_kernel(Job job) {
                       total[m][tile][i]);
 }
 
+// Dynamic shared memory of a block: partial sums, and the activations where they are staged.
+template <Kind kind>
+int shared_bytes(const Job& job, int values, int tokens) {
+    int staged = kind == Kind::fp8 ? staged_bytes(job.cols, tokens < job.n ? tokens : job.n) : 0;
+    if (staged > staged_max) staged = 0;
+    return slices_of(job.cols) * values * (int)sizeof(float) + staged;
+}
+template <class Kernel>
+void allow(Kernel* kernel, int bytes) {
+    if (bytes > 48 * 1024)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
 template <Kind kind, int tiles>
 void skinny(const Job& job, cudaStream_t stream) {
-    int slices = slices_of(job.cols);
+    int bytes = shared_bytes<kind>(job, tiles * 128, tiles * 8);
+    allow(skinny_kernel<kind, tiles>, bytes);
     dim3 grid(ceil_div(job.rows, 16), ceil_div(job.n, tiles * 8));
     skinny_kernel<kind, tiles>
-        <<<grid, slices * warp, slices * tiles * 128 * sizeof(float), stream>>>(job, job, grid.x);
+        <<<grid, slices_of(job.cols) * warp, bytes, stream>>>(job, job, grid.x);
 }
 
 template <Kind kind>
@@ -457,20 +551,21 @@ bool launch(const LinearFp8Pair& op, cudaStream_t stream) {
         op.a.x.codes != op.b.x.codes)
         return false;
     if (!op.a.n) return true;
-    int tiles = ceil_div(op.a.w.rows, 16), slices = slices_of(op.a.w.cols);
+    Job a = job_of(op.a), b = job_of(op.b);
+    int tiles = ceil_div(a.rows, 16), bytes = shared_bytes<Kind::fp8>(a, 128, 8);
+    allow(skinny_kernel<Kind::fp8, 1>, bytes);
     skinny_kernel<Kind::fp8, 1>
-        <<<tiles + ceil_div(op.b.w.rows, 16), slices * warp, slices * 128 * sizeof(float),
-           stream>>>(job_of(op.a), job_of(op.b), tiles);
+        <<<tiles + ceil_div(b.rows, 16), slices_of(a.cols) * warp, bytes, stream>>>(a, b, tiles);
     return true;
 }
 
 bool launch(const GroupedOutputQuant& op, cudaStream_t stream) {
     Job job = job_of(op.output);
     if (job.n > 8 || job.group_rows % 32 || op.quant.x != op.output.t) return false;
-    int slices = slices_of(job.cols);
+    int bytes = shared_bytes<Kind::grouped>(job, 256, 8);
     if (job.n)
-        grouped_quant_kernel<<<job.rows / 32, slices * warp, slices * 256 * sizeof(float),
-                               stream>>>(job, op.quant.out);
+        grouped_quant_kernel<<<job.rows / 32, slices_of(job.cols) * warp, bytes, stream>>>(
+            job, op.quant.out);
     return true;
 }
 
@@ -479,9 +574,10 @@ bool launch(const GateUp& op, cudaStream_t stream) {
     if (gate.n > 8 || gate.rows % 32 || gate.rows != up.rows || gate.cols != up.cols ||
         op.swiglu.gate != op.gate.y)
         return false;
-    int slices = slices_of(gate.cols);
+    int bytes = shared_bytes<Kind::fp8>(gate, 512, 8);
+    allow(gate_up_kernel, bytes);
     if (gate.n)
-        gate_up_kernel<<<gate.rows / 32, slices * warp, slices * 512 * sizeof(float), stream>>>(
+        gate_up_kernel<<<gate.rows / 32, slices_of(gate.cols) * warp, bytes, stream>>>(
             gate, up, op.swiglu.out, op.swiglu.weights, op.swiglu.limit);
     return true;
 }

@@ -65,15 +65,15 @@ __device__ inline float term(int integer, float s_x, float s_w) {
 constexpr int items_max = 16;
 struct Item {
     const uint8_t *c1, *s1, *c2, *s2, *c3, *s3;
-    QuantRows x;
     const int32_t *row, *slot;
     const float* weight;
     bf16* out;
 };
 struct Items {
     Item at[items_max];
-    uint8_t* act_codes;   // [items][F]
-    uint8_t* act_scales;  // [items][F / 32]
+    QuantRows x;  // of all items
+    Digits in;    // [items][dim / 32]
+    Digits act;   // [items][inner / 32]
     int dim, inner;
     float limit;
 };
@@ -85,28 +85,43 @@ struct Row {
     int* sum;
 };
 
-__device__ Row stage_row(const uint8_t* codes, const uint8_t* scales, int blocks,
-                         std::byte* memory) {
-    Row row{(uint8_t*)memory, (float*)(memory + blocks * digits_stride), nullptr};
-    row.sum = (int*)(row.scale + blocks);
-    int lane = threadIdx.x % warp;
-    for (int b = threadIdx.x / warp; b < blocks; b += blockDim.x / warp) {
-        int x = e4m3_to_int(codes[b * 32 + lane]);
-        Split d = split(x);
-        uint8_t* to = row.digits + b * digits_stride + lane;
-        to[0] = (uint8_t)d.d0;
-        to[32] = (uint8_t)d.d1;
-        to[64] = (uint8_t)d.d2;
-        int sum = x;
+// Six 16-byte pieces a block, whose digits also give its sum.
+__device__ Row stage_row(const Digits& from, int64_t row, int blocks, std::byte* memory) {
+    Row to{(uint8_t*)memory, (float*)(memory + blocks * digits_stride), nullptr};
+    to.sum = (int*)(to.scale + blocks);
+    const uint4* planes = (const uint4*)(from.planes + row * blocks * digits_bytes);
+    for (int i = threadIdx.x; i < blocks * 6; i += blockDim.x)
+        *(uint4*)(to.digits + i / 6 * digits_stride + i % 6 * 16) = planes[i];
+    for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
+        to.scale[b] = from.scale[row * blocks + b];
+        int sum[3];
 #pragma unroll
-        for (int off = 16; off > 0; off >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, off);
-        if (lane == 0) {
-            row.sum[b] = sum;
-            row.scale[b] = activation_scale(scales[b]);
+        for (int d = 0; d < 3; ++d) {
+            sum[d] = 0;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                uint4 v = planes[b * 6 + d * 2 + half];
+                sum[d] = __dp4a((int)v.x, 0x01010101, sum[d]);
+                sum[d] = __dp4a((int)v.y, 0x01010101, sum[d]);
+                sum[d] = __dp4a((int)v.z, 0x01010101, sum[d]);
+                sum[d] = __dp4a((int)v.w, 0x01010101, sum[d]);
+            }
         }
+        to.sum[b] = sum[0] + sum[1] * 256 + sum[2] * 65536;
     }
     __syncthreads();
-    return row;
+    return to;
+}
+
+// The three digits of one lane's activation, in a block's planes.
+__device__ inline void store_digits(const Digits& to, int64_t block, uint8_t code, uint8_t scale) {
+    int lane = threadIdx.x % warp;
+    Split d = split(e4m3_to_int(code));
+    uint8_t* plane = to.planes + block * digits_bytes + lane;
+    plane[0] = (uint8_t)d.d0;
+    plane[32] = (uint8_t)d.d1;
+    plane[64] = (uint8_t)d.d2;
+    if (lane == 0) to.scale[block] = activation_scale(scale);
 }
 
 __device__ inline int block_integer(uint4 codes, const uint4 (&d)[6], int sum) {
@@ -135,6 +150,17 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
     int lane = threadIdx.x % warp;
 #pragma unroll
     for (int r = 0; r < rows; ++r) y[r] = 0.0f;
+    uint4 next[rows];
+    uint8_t next_scale[rows];
+    auto fetch = [&](int b) {
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+            int64_t at = (int64_t)(r0 + r) * blocks + b;
+            next[r] = b < blocks ? __ldg((const uint4*)(codes + at * 16)) : make_uint4(0, 0, 0, 0);
+            next_scale[r] = b < blocks ? __ldg(scales + at) : 127;
+        }
+    };
+    fetch(lane);
     for (int base = 0; base < blocks; base += warp) {
         int b = base + lane;
         bool inside = b < blocks;
@@ -142,10 +168,10 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
         uint8_t s[rows];
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
-            c[r] = inside ? __ldg((const uint4*)(codes + ((int64_t)(r0 + r) * blocks + b) * 16))
-                          : make_uint4(0, 0, 0, 0);
-            s[r] = inside ? __ldg(scales + (int64_t)(r0 + r) * blocks + b) : 127;
+            c[r] = next[r];
+            s[r] = next_scale[r];
         }
+        fetch(b + warp);
         int at = inside ? b : 0;
         uint4 d[6];
 #pragma unroll
@@ -177,15 +203,22 @@ __device__ inline float pick(const float (&y)[4], int i) {
     return i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
 }
 
+__global__ void item_digits_kernel(__grid_constant__ const Items items) {
+    int blocks = items.dim / 32, lane = threadIdx.x % warp;
+    int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
+    if (b >= blocks) return;
+    int64_t from = (int64_t)*items.at[blockIdx.y].row * blocks + b;
+    store_digits(items.in, (int64_t)blockIdx.y * blocks + b, items.x.codes[from * 32 + lane],
+                 items.x.scales[from]);
+}
+
 __global__ void __launch_bounds__(row_block)
     gate_up_row_kernel(__grid_constant__ const Items items) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float gate[32], up[32];
     const Item& item = items.at[blockIdx.y];
     int blocks = items.dim / 32, w = threadIdx.x / warp, lane = threadIdx.x % warp;
-    int64_t token = *item.row;
-    Row x =
-        stage_row(item.x.codes + token * items.dim, item.x.scales + token * blocks, blocks, memory);
+    Row x = stage_row(items.in, blockIdx.y, blocks, memory);
     int row0 = blockIdx.x * 32;
     float y[4];
     warp_rows<4>(item.c1, item.s1, row0 + w * 4, blocks, x, y);
@@ -194,18 +227,16 @@ __global__ void __launch_bounds__(row_block)
     if (lane < 4) up[w * 4 + lane] = round_bf16(pick(y, lane));
     __syncthreads();
     if (w != 0) return;
-    uint8_t byte;
-    swiglu_lane(gate[lane], up[lane], item.weight, items.limit,
-                items.act_codes + (int64_t)blockIdx.y * items.inner + row0 + lane, &byte);
-    if (lane == 0) items.act_scales[(int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x] = byte;
+    uint8_t code, byte;
+    swiglu_lane(gate[lane], up[lane], item.weight, items.limit, &code, &byte);
+    store_digits(items.act, (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x, code, byte);
 }
 
 __global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ const Items items) {
     extern __shared__ __align__(16) std::byte memory[];
     const Item& item = items.at[blockIdx.y];
     int blocks = items.inner / 32, w = threadIdx.x / warp, lane = threadIdx.x % warp;
-    Row x = stage_row(items.act_codes + (int64_t)blockIdx.y * items.inner,
-                      items.act_scales + (int64_t)blockIdx.y * blocks, blocks, memory);
+    Row x = stage_row(items.act, blockIdx.y, blocks, memory);
     int row0 = blockIdx.x * 32 + w * 4;
     float y[4];
     warp_rows<4>(item.c2, item.s2, row0, blocks, x, y);
@@ -226,13 +257,8 @@ __global__ void digits_kernel(QuantRows x, const int32_t* rows, int cols, Digits
     int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (b >= blocks) return;
     int64_t from = rows[blockIdx.y];
-    Split d = split(e4m3_to_int(x.codes[from * cols + b * 32 + lane]));
-    uint8_t* plane = to.planes + ((int64_t)blockIdx.y * blocks + b) * digits_bytes + lane;
-    plane[0] = (uint8_t)d.d0;
-    plane[32] = (uint8_t)d.d1;
-    plane[64] = (uint8_t)d.d2;
-    if (lane == 0)
-        to.scale[(int64_t)blockIdx.y * blocks + b] = activation_scale(x.scales[from * blocks + b]);
+    store_digits(to, (int64_t)blockIdx.y * blocks + b, x.codes[from * cols + b * 32 + lane],
+                 x.scales[from * blocks + b]);
 }
 
 // A warp's tile: 16 rows of W from row0, tokens token0 .. + 15. Values in y[tile of 8
@@ -328,13 +354,7 @@ __global__ void __launch_bounds__(128) gate_up_tile_kernel(Tile tile) {
         uint8_t code, byte;
         swiglu_lane(values[0][lane][t], values[1][lane][t], tile.weights + token, tile.limit, &code,
                     &byte);
-        Split d = split(e4m3_to_int(code));
-        int64_t block = (int64_t)token * inner_blocks + blockIdx.x;
-        uint8_t* plane = tile.act.planes + block * digits_bytes + lane;
-        plane[0] = (uint8_t)d.d0;
-        plane[32] = (uint8_t)d.d1;
-        plane[64] = (uint8_t)d.d2;
-        if (lane == 0) tile.act.scale[block] = activation_scale(byte);
+        store_digits(tile.act, (int64_t)token * inner_blocks + blockIdx.x, code, byte);
     }
 }
 
@@ -370,9 +390,8 @@ Digits carve(std::byte*& memory, int count, int blocks) {
 
 size_t expert_workspace(int count, int dim, int inner) {
     size_t blocks = dim / 32 + inner / 32;
-    size_t rows = align256((size_t)items_max * inner) + (size_t)items_max * (inner / 32);
-    size_t tiles = (size_t)count * blocks * (digits_bytes + sizeof(float)) + 1024;
-    return tiles > rows ? tiles : rows;
+    int rows = count > items_max ? count : items_max;
+    return (size_t)rows * blocks * (digits_bytes + sizeof(float)) + 1024;
 }
 
 void launch_rows(const RoutedExpert* ops, int count, Workspace& work, cudaStream_t stream) {
@@ -380,15 +399,17 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, cudaStream
     items.dim = ops[0].expert.w1.cols;
     items.inner = ops[0].expert.w1.rows;
     items.limit = ops[0].limit;
-    items.act_codes = (uint8_t*)work.memory;
-    items.act_scales = items.act_codes + align256((size_t)items_max * items.inner);
+    items.x = ops[0].x;
+    std::byte* memory = work.memory;
+    items.in = carve(memory, count, items.dim / 32);
+    items.act = carve(memory, count, items.inner / 32);
     for (int i = 0; i < count; ++i) {
         const ExpertWeights& e = ops[i].expert;
-        items.at[i] = {e.w1.codes,   e.w1.scales,    e.w2.codes, e.w2.scales,
-                       e.w3.codes,   e.w3.scales,    ops[i].x,   ops[i].rows,
-                       ops[i].slots, ops[i].weights, ops[i].out};
+        items.at[i] = {e.w1.codes,  e.w1.scales, e.w2.codes,   e.w2.scales,    e.w3.codes,
+                       e.w3.scales, ops[i].rows, ops[i].slots, ops[i].weights, ops[i].out};
     }
     unsigned n = (unsigned)count;
+    item_digits_kernel<<<dim3(ceil_div(items.dim / 32, 8), n), 256, 0, stream>>>(items);
     gate_up_row_kernel<<<dim3(items.inner / 32, n), row_block, row_shared(items.dim), stream>>>(
         items);
     down_row_kernel<<<dim3(items.dim / 32, n), row_block, row_shared(items.inner), stream>>>(items);
@@ -398,7 +419,9 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, cudaStream
 void launch(const RoutedExpertBatch& op, Workspace& work, cudaStream_t stream) {
     for (int i = 0; i < op.count;) {
         int end = i;
-        while (end < op.count && end - i < items_max && op.items[end].count == 1) ++end;
+        while (end < op.count && end - i < items_max && op.items[end].count == 1 &&
+               op.items[end].x.codes == op.items[i].x.codes)
+            ++end;
         if (end > i)
             launch_rows(op.items + i, end - i, work, stream);
         else

@@ -40,6 +40,10 @@ inline std::vector<TestBackend> backends_present() {
         largest.inner = 4096;
         largest.experts = 512;
         largest.index_rows = 1 << 16;
+        largest.window = 512;
+        largest.index_topk = 512;
+        largest.head_dim = 512;
+        largest.heads = 128;
         REQUIRE((*backend)->reserve(largest).has_value());
         all.push_back({std::move(*backend), false});
     }
