@@ -200,6 +200,10 @@ void check_engram(ConfigFields& t, const ModelConfig& c) {
     if (!ascending(c.engram_layers)) {
         return t.problem(Code::corrupt, "engram_layer_ids", "is not ascending");
     }
+    if (c.engram_layers.size() > 64) {
+        return t.problem(Code::unsupported, "engram_layer_ids",
+                         cat(c.engram_layers.size(), " layers, more than 64"));
+    }
     if (c.engram_layers.size() != c.engram_rows.size()) {
         t.problem(Code::corrupt, "engram_num_embeddings",
                   cat(c.engram_rows.size(), " entries for ", c.engram_layers.size(),

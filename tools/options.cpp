@@ -20,7 +20,7 @@ struct CommandText {
 };
 
 constexpr CommandText command_texts[] = {
-    {Command::answer, "sluice", "sluice MODEL [options]",
+    {Command::answer, "sluice", "sluice",
      "Runs a mixture-of-experts model streamed from its unmodified safetensors files.\n\n"
      "  sluice MODEL                       chat in the terminal\n"
      "  sluice MODEL -p TEXT               answer once (or from a pipe)\n"
@@ -31,15 +31,15 @@ constexpr CommandText command_texts[] = {
      "  sluice bench MODEL                 measure\n"
      "  sluice selftest                    a card's kernels against the plain reference\n"
      "  sluice COMMAND --help              the options of a command"},
-    {Command::record, "record", "sluice record MODEL -o FILE [options]",
+    {Command::record, "record", "sluice record -o FILE",
      "Answers greedily and writes tokens and best logits as a trace."},
-    {Command::inspect, "inspect", "sluice inspect MODEL [options]",
+    {Command::inspect, "inspect", "sluice inspect",
      "Lists tensor classes and bytes of a checkpoint and checks it."},
-    {Command::simulate, "simulate", "sluice simulate ROUTES... [options]",
+    {Command::simulate, "simulate", "sluice simulate",
      "Replays recorded routes through cache policies and predictors."},
-    {Command::bench, "bench", "sluice bench MODEL [options]",
+    {Command::bench, "bench", "sluice bench",
      "Measures decode, prefill, expert kernels and the drive."},
-    {Command::selftest, "selftest", "sluice selftest [options]",
+    {Command::selftest, "selftest", "sluice selftest",
      "Compares every kernel of the device with the plain reference, by value."},
 };
 
