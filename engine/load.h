@@ -28,6 +28,7 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
 struct Plan {
     WorkspaceShape shape;
     uint64_t dense, embedding, state, workspace, row_buffers;
+    uint64_t scratch;  // of the backend's kernels
     uint32_t row_capacity;
     uint32_t cache_slots, ring_slots;
     uint32_t vram_cache_slots, vram_ring_slots;

@@ -33,8 +33,8 @@ Result<void> resolve_context(Runtime& rt) {
 
 void size_chunk(const Runtime& rt, int32_t chunk, Plan& plan) {
     plan.shape = WorkspaceShape::plan(rt.config, chunk, rt.options.context);
-    plan.workspace = Workspace::bytes(rt.config, plan.shape) +
-                     rt.backend->reserve_bytes(largest_shapes(rt.config, plan.shape));
+    plan.workspace = Workspace::bytes(rt.config, plan.shape);
+    plan.scratch = rt.backend->reserve_bytes(largest_shapes(rt.config, plan.shape));
     plan.row_buffers = RowBuffers::bytes(rt.config, chunk);
     const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
     for (const RowTable& table : rt.weights.tables) {
@@ -57,7 +57,8 @@ void resolve_chunk(Runtime& rt, uint64_t ram_left, uint64_t device_left, Plan& p
     size_chunk(rt, chunk, plan);
     const auto too_large = [&] {
         if (host) return plan.workspace + plan.row_buffers > ram_left / 4;
-        return plan.workspace > device_left / 4 * 3 || plan.row_buffers > ram_left / 4;
+        return plan.workspace + plan.scratch > device_left / 4 * 3 ||
+               plan.row_buffers > ram_left / 4;
     };
     while (o.chunk == 0 && !whole && chunk > chunk_least && too_large()) {
         chunk = std::max(chunk_least, chunk / 2);
@@ -189,7 +190,7 @@ Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
     if (!taken) return tl::unexpected(taken.error());
     resolve_chunk(rt, ram.left(), vram.left(), plan);
     taken = take_all(
-        {{&device, cat("workspace of ", o.chunk, " tokens"), plan.workspace},
+        {{&device, cat("workspace of ", o.chunk, " tokens"), plan.workspace + plan.scratch},
          {&ram, "engram rows", plan.row_buffers},
          {&ram, cat("experts in transit, ", plan.ring_slots, " slots"), plan.ring_slots * slot}});
     if (!taken) return tl::unexpected(taken.error());
