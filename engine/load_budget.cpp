@@ -106,7 +106,10 @@ void place_head(Runtime& rt, std::vector<TensorSpec>& specs, Plan& plan) {
     }
 }
 
-Result<void> resolve_slots(Runtime& rt, Budget& ram, Plan& plan) {
+// A budget that was asked for and leaves less than one token's working set is refused; what happens
+// to be free today is not: then the run goes on without a cache, and says so.
+Result<void> resolve_slots(Runtime& rt, bool asked, std::vector<std::string>& notes, Budget& ram,
+                           Plan& plan) {
     const ModelConfig& c = rt.config;
     EngineOptions& o = rt.options;
     const uint64_t slot = rt.experts->slot_bytes();
@@ -121,8 +124,9 @@ Result<void> resolve_slots(Runtime& rt, Budget& ram, Plan& plan) {
         }
     } else {
         auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
-        if (!slots) return tl::unexpected(slots.error());
-        plan.cache_slots = *slots;
+        if (!slots && asked) return tl::unexpected(slots.error());
+        if (!slots) notes.push_back(cat("no expert cache: ", slots.error().message));
+        plan.cache_slots = slots.value_or(0);
     }
     o.cache_slots = plan.cache_slots;
     if (plan.cache_slots == 0) return {};
@@ -170,7 +174,8 @@ Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
     Runtime& rt = loaded.runtime;
     EngineOptions& o = rt.options;
     if (auto r = resolve_context(rt); !r) return tl::unexpected(r.error());
-    if (o.ram == 0) o.ram = default_ram_budget();
+    const bool asked = o.ram != 0;
+    if (!asked) o.ram = default_ram_budget();
     Budget ram("ram", o.ram), vram("vram", rt.backend->memory_limit());
     const bool host = rt.backend->host_memory();
     Budget& device = host ? ram : vram;
@@ -182,7 +187,9 @@ Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
     plan.embedding = embedding_bytes(specs);
     plan.row_capacity = row_capacity;
     const uint64_t slot = rt.experts->slot_bytes();
-    plan.ring_slots = std::max(ring_slots_least, o.tuning.in_flight_max + 4);
+    // Enough for a layer's experts in use, the reads in flight, and one ahead.
+    plan.ring_slots = std::max(ring_slots_least,
+                               static_cast<uint32_t>(rt.config.top_k) + o.tuning.in_flight_max + 2);
     auto taken = take_all(
         {{&device, plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
          {&ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
@@ -197,7 +204,8 @@ Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
     if (!host) {
         if (auto r = resolve_vram_slots(rt, vram, plan); !r) return tl::unexpected(r.error());
     }
-    if (auto r = resolve_slots(rt, ram, plan); !r) return tl::unexpected(r.error());
+    if (auto r = resolve_slots(rt, asked, loaded.notes, ram, plan); !r)
+        return tl::unexpected(r.error());
     keep_lines(loaded, vram);
     keep_lines(loaded, ram);
     return plan;

@@ -35,9 +35,9 @@ struct ExpertKey {
 enum ExpertPart { w1_codes, w2_codes, w3_codes, w1_scales, w2_scales, w3_scales, expert_parts };
 
 struct ExpertTuning {
-    uint32_t parts = 4;            // parallel reads a range is cut in
+    uint32_t parts = 2;            // parallel reads a range is cut in
     uint64_t part_min = 1u << 20;  // bytes; no smaller pieces
-    uint32_t in_flight_max = 4;    // experts being read at once
+    uint32_t in_flight_max = 8;    // experts being read at once
 };
 
 // Where every expert is. Built by the model description (it knows the names), immutable after.

@@ -1,0 +1,86 @@
+// Chains that quantise what a linear gives, for few token rows: a block owns 32 output rows, one
+// quantisation group.
+#include "kernels/cuda/linear.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+// ---- 32 output rows a block, quantised on the way out: up to 8 token rows
+// --------------------------
+
+// Rows row0 .. row0 + 31 of `count` jobs to shared [job][2][128], summed.
+template <Kind kind, int count>
+__device__ inline void rows32(const Job (&jobs)[count], int row0, float* shared) {
+    int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
+    int blocks = ceil_div(jobs[0].cols, 32), per_slice = ceil_div(blocks, slices);
+    int begin = w * per_slice, end = min(blocks, begin + per_slice);
+    Ahead<kind, depth_of<kind>> ahead;
+    ahead.load(jobs[0], row0, begin, end);
+    Staged staged{};
+    if constexpr (kind == Kind::fp8) {
+        if (staged_bytes(jobs[0].cols, jobs[0].n) <= staged_max)
+            staged = stage(jobs[0], 0, jobs[0].n, (uint8_t*)(shared + slices * count * 256));
+        __syncthreads();
+    }
+#pragma unroll
+    for (int m = 0; m < count * 2; ++m) {
+        if (m > 0) ahead.load(jobs[m / 2], row0 + m % 2 * 16, begin, end);
+        float sum[1][4] = {};
+        skinny_slice<kind, 1>(jobs[m / 2], staged, ahead, row0 + m % 2 * 16, 0, begin, end, sum);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) shared[(w * count * 2 + m) * 128 + i * warp + lane] = sum[0][i];
+    }
+    add_slices(shared, slices, count * 2 * 128);
+}
+
+__global__ void grouped_quant_kernel(Job job, QuantRows out) {
+    extern __shared__ float shared[];
+    int row0 = blockIdx.x * 32, lane = threadIdx.x % warp;
+    const Job jobs[1] = {job};
+    rows32<Kind::grouped, 1>(jobs, row0, shared);
+    for (int token = threadIdx.x / warp; token < job.n; token += blockDim.x / warp) {
+        float v = round_bf16(shared[lane / 16 * 128 + tile_place(lane % 16, token)]);
+        job.y_bf16[(int64_t)token * job.rows + row0 + lane] = to_bf16(v);
+        store_lane(v, out, (int64_t)token * job.rows + row0 + lane);
+    }
+}
+
+__global__ void gate_up_kernel(Job gate, Job up, QuantRows out, const float* weights, float limit) {
+    extern __shared__ float shared[];
+    int row0 = blockIdx.x * 32, lane = threadIdx.x % warp;
+    const Job jobs[2] = {gate, up};
+    rows32<Kind::fp8, 2>(jobs, row0, shared);
+    for (int token = threadIdx.x / warp; token < gate.n; token += blockDim.x / warp) {
+        int at = lane / 16 * 128 + tile_place(lane % 16, token);
+        float g = round_bf16(shared[at]), u = round_bf16(shared[256 + at]);
+        store_lane(swiglu_value(g, u, weights ? weights + token : nullptr, limit), out,
+                   (int64_t)token * gate.rows + row0 + lane);
+    }
+}
+
+}  // namespace
+
+bool launch(const GroupedOutputQuant& op, cudaStream_t stream) {
+    Job job = job_of(op.output);
+    if (job.n > 8 || job.group_rows % 32 || op.quant.x != op.output.t) return false;
+    int bytes = shared_bytes<Kind::grouped>(job, 256, 8);
+    if (job.n)
+        grouped_quant_kernel<<<job.rows / 32, slices_of(job.cols) * warp, bytes, stream>>>(
+            job, op.quant.out);
+    return true;
+}
+
+bool launch(const GateUp& op, cudaStream_t stream) {
+    Job gate = job_of(op.gate), up = job_of(op.up);
+    if (gate.n > 8 || gate.rows % 32 || gate.rows != up.rows || gate.cols != up.cols ||
+        op.swiglu.gate != op.gate.y)
+        return false;
+    int bytes = shared_bytes<Kind::fp8>(gate, 512, 8);
+    allow(gate_up_kernel, bytes);
+    if (gate.n)
+        gate_up_kernel<<<gate.rows / 32, slices_of(gate.cols) * warp, bytes, stream>>>(
+            gate, up, op.swiglu.out, op.swiglu.weights, op.swiglu.limit);
+    return true;
+}
+
+}  // namespace sluice::cuda
