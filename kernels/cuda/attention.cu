@@ -18,25 +18,27 @@ struct Shape {
                      // conflicts
 };
 
-__device__ inline const bf16* key_at(const SparseAttention& op, int query, int64_t at) {
-    // at >= 0: position; below: -1 - row of the compressed cache
-    if (at < 0) return op.compressed + (-1 - at) * op.dim;
-    if (at >= op.position) return op.chunk + (at - op.position) * op.dim;
-    return op.ring + (at % op.window) * op.dim;
+// The vector of a position.
+__device__ inline const bf16* window_key(const SparseAttention& op, int64_t at) {
+    return at >= op.position ? op.chunk + (at - op.position) * op.dim
+                             : op.ring + at % op.window * op.dim;
 }
 
-// Fills `keys` with the query's keys in order and returns how many. All threads call it.
-__device__ int list_keys(const SparseAttention& op, int query, int64_t* keys, int* count) {
+// Fills `keys` with where the query's keys are, in order, and returns how many. All threads call
+// it.
+__device__ int list_keys(const SparseAttention& op, int query, const bf16** keys, int* count) {
     int64_t p = (int64_t)op.position + query, first = max((int64_t)0, p - op.window + 1);
     int window = (int)(p - first + 1);
-    for (int i = threadIdx.x; i < window; i += block) keys[i] = first + i;
+    for (int i = threadIdx.x; i < window; i += block) keys[i] = window_key(op, first + i);
     if (threadIdx.x < warp) {  // one warp compacts the selected rows, order kept
         int at = window;
         for (int base = 0; base < op.k; base += warp) {
             int i = base + threadIdx.x;
             int row = i < op.k ? op.topk[(int64_t)query * op.k + i] : -1;
             unsigned valid = __ballot_sync(0xffffffffu, row >= 0);
-            if (row >= 0) keys[at + __popc(valid & ((1u << threadIdx.x) - 1))] = -1 - (int64_t)row;
+            if (row >= 0)
+                keys[at + __popc(valid & ((1u << threadIdx.x) - 1))] =
+                    op.compressed + (int64_t)row * op.dim;
             at += __popc(valid);
         }
         if (threadIdx.x == 0) *count = at;
@@ -85,12 +87,11 @@ __device__ inline void score_tile(const SparseAttention& op, const Turn& turn, i
 }
 
 __device__ void scores(const SparseAttention& op, const Turn& turn, int query, int head0,
-                       const int64_t* keys, int count, int stride, float* s) {
+                       const bf16* const* keys, int count, int stride, float* s) {
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     for (int tile = w * 8; tile < count; tile += warps * 8) {
         float c[4];
-        score_tile(op, turn, query, head0,
-                   tile + g < count ? key_at(op, query, keys[tile + g]) : nullptr, c);
+        score_tile(op, turn, query, head0, tile + g < count ? keys[tile + g] : nullptr, c);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             int at = tile + 2 * quad + i % 2;
@@ -150,7 +151,7 @@ __device__ inline void write_tile(const SparseAttention& op, const Turn& back, i
 // Columns per warp: dim / warps rounded up to 8; at most 8 tiles of 8 columns (dim <= 512).
 template <int tiles>
 __device__ void weighted_sum(const SparseAttention& op, const Turn& back, int query, int head0,
-                             const int64_t* keys, int count, int stride, const float* s,
+                             const bf16* const* keys, int count, int stride, const float* s,
                              const float* den, bf16* staged, int staged_stride) {
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     float c[tiles][4] = {};
@@ -159,7 +160,7 @@ __device__ void weighted_sum(const SparseAttention& op, const Turn& back, int qu
         int pieces = op.dim / 8;
         for (int i = threadIdx.x; i < key_tile * pieces; i += block) {
             int key = i / pieces, at = i % pieces * 8;
-            const bf16* from = base + key < count ? key_at(op, query, keys[base + key]) : nullptr;
+            const bf16* from = base + key < count ? keys[base + key] : nullptr;
             *(uint4*)(staged + key * staged_stride + at) = load8(from, at, op.dim);
         }
         __syncthreads();
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(block)
     __shared__ float den[head_tile];
     __shared__ int found;
     int stride = shape.keys_max + 4, staged_stride = shape.dim_padded + 8;
-    auto* keys = (int64_t*)memory;
+    auto** keys = (const bf16**)memory;
     auto* s = (float*)(keys + shape.keys_max);
     auto* staged = (bf16*)(s + head_tile * stride);
     int query = blockIdx.x, head0 = blockIdx.y * head_tile;
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(block)
     score_kernel(SparseAttention op, Rotation rotation, float* s, int stride) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ int found;
-    auto* keys = (int64_t*)memory;
+    auto** keys = (const bf16**)memory;
     int query = blockIdx.z, head0 = blockIdx.y * head_tile, lane = threadIdx.x % warp,
         quad = lane % 4, g = lane / 4;
     int count = list_keys(op, query, keys, &found);
@@ -235,8 +236,7 @@ __global__ void __launch_bounds__(block)
     if (tile >= count) return;
     Turn turn = turn_of(rotation.rope, rotation.position + query, op.dim, false);
     float c[4];
-    score_tile(op, turn, query, head0,
-               tile + g < count ? key_at(op, query, keys[tile + g]) : nullptr, c);
+    score_tile(op, turn, query, head0, tile + g < count ? keys[tile + g] : nullptr, c);
     float* mine = s + ((int64_t)query * gridDim.y + blockIdx.y) * head_tile * stride;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -246,10 +246,10 @@ __global__ void __launch_bounds__(block)
 }
 
 // Elements (k, column) and (k + 1, column) of the keys as one word.
-__device__ inline uint32_t key_pair(const SparseAttention& op, int query, const int64_t* keys,
+__device__ inline uint32_t key_pair(const SparseAttention& op, int query, const bf16* const* keys,
                                     int k, int count, int column) {
-    uint32_t low = k < count ? key_at(op, query, keys[k])[column].bits : 0;
-    uint32_t high = k + 1 < count ? key_at(op, query, keys[k + 1])[column].bits : 0;
+    uint32_t low = k < count ? keys[k][column].bits : 0;
+    uint32_t high = k + 1 < count ? keys[k + 1][column].bits : 0;
     return low | high << 16;
 }
 
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(block)
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float den[head_tile];
     __shared__ int found;
-    auto* keys = (int64_t*)memory;
+    auto** keys = (const bf16**)memory;
     auto* s = (float*)(keys + shape.keys_max);
     int query = blockIdx.z, head0 = blockIdx.y * head_tile, lane = threadIdx.x % warp,
         quad = lane % 4, g = lane / 4;
@@ -298,7 +298,7 @@ size_t attention_workspace(int heads, int window, int k) {
 
 size_t attention_shared_bytes(int window, int k, int dim) {
     size_t keys = ceil_div(window + k, key_tile) * key_tile;
-    return keys * sizeof(int64_t) + head_tile * (keys + 4) * sizeof(float) +
+    return keys * sizeof(const bf16*) + head_tile * (keys + 4) * sizeof(float) +
            key_tile * (ceil_div(dim, 16) * 16 + 8) * sizeof(bf16);
 }
 
@@ -308,7 +308,7 @@ void launch_few(const SparseAttention& op, const Rotation& rotation, const Shape
                 Workspace& work, cudaStream_t stream) {
     unsigned tiles = ceil_div(op.heads, head_tile);
     int stride = shape.keys_max + 4;
-    size_t list = shape.keys_max * sizeof(int64_t),
+    size_t list = shape.keys_max * sizeof(const bf16*),
            bytes = list + (size_t)head_tile * stride * sizeof(float);
     cudaFuncSetAttribute(value_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     auto* s = (float*)work.memory;

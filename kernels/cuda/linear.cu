@@ -8,7 +8,8 @@ namespace {
 template <Kind kind, int tiles>
 __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
     extern __shared__ __align__(16) float shared[];  // [slices][tiles][128], then the activations
-    const Job& job = (int)blockIdx.x < a_tiles ? a : b;
+    const Job job =
+        (int)blockIdx.x < a_tiles ? a : b;  // by value: a reference would be kept in memory
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
     int blocks = ceil_div(job.cols, 32), per_slice = ceil_div(blocks, slices);
     int row0 = ((int)blockIdx.x < a_tiles ? blockIdx.x : blockIdx.x - a_tiles) * 16;

@@ -221,44 +221,48 @@ __device__ inline Staged stage(const Job& job, int token0, int tokens, uint8_t* 
     return {memory, scales};
 }
 
-template <Kind kind>
-__device__ inline void load_token(Operands<kind>& x, const Job& job, const Staged& staged,
-                                  int token0, int token, int group, int block, int quad) {
-    if constexpr (kind == Kind::fp8) {
-        if (staged.codes) {
-            x.raw = token < job.n ? *(const uint2*)(staged.codes + (token - token0) * job.cols +
-                                                    block * 32 + quad * 8)
-                                  : make_uint2(0, 0);
-            return;
-        }
-    }
-    x.load_x(job, token, group, block, quad);
-}
-template <Kind kind>
-__device__ inline float scale_of(const Job& job, const Staged& staged, int token0, int token,
-                                 int block) {
-    if constexpr (kind == Kind::fp8) {
-        if (staged.codes)
-            return token < job.n ? staged.scales[(token - token0) * (job.cols / 32) + block] : 0.0f;
-    }
-    return token_scale<kind>(job, token, block);
+// Where this lane finds its eight k of block 0 for a token, and the scales of its two columns. A
+// column beyond the last token reads the last one: what it gives is not stored.
+struct Columns {
+    const uint8_t* codes;
+    const float *scale0, *scale1;
+};
+__device__ inline Columns columns_of(const Job& job, const Staged& staged, int first, int count) {
+    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4, blocks = job.cols / 32;
+    return {staged.codes + min(first + g, count - 1) * job.cols + quad * 8,
+            staged.scales + min(first + 2 * quad, count - 1) * blocks,
+            staged.scales + min(first + 2 * quad + 1, count - 1) * blocks};
 }
 
-// The weights of `depth` blocks are on their way before the first is used.
+// The weights of `depth` blocks are on their way before the first is used. Rows beyond the last
+// read the last.
 template <Kind kind, int depth>
 struct Ahead {
     Operands<kind> low[depth], high[depth];
     float scale[depth];
 
     __device__ void load(const Job& job, int row0, int base, int end) {
-        int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
+        if (base >= end) return;
+        int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4, last = end - 1 - base;
+        if constexpr (kind == Kind::fp8) {
+            const uint8_t* from = job.codes + base * 32 + quad * 8;
+            const uint8_t* a = from + (int64_t)min(row0 + g, job.rows - 1) * job.cols;
+            const uint8_t* b = from + (int64_t)min(row0 + g + 8, job.rows - 1) * job.cols;
 #pragma unroll
-        for (int d = 0; d < depth; ++d) {
-            if (base + d >= end) continue;
-            low[d].load_w(job, row0 + g, base + d, quad);
-            high[d].load_w(job, row0 + g + 8, base + d, quad);
-            scale[d] = weight_scale<kind>(job, row0, base + d);
+            for (int d = 0; d < depth; ++d) {
+                low[d].raw = __ldg((const uint2*)(a + min(d, last) * 32));
+                high[d].raw = __ldg((const uint2*)(b + min(d, last) * 32));
+            }
+        } else {
+#pragma unroll
+            for (int d = 0; d < depth; ++d) {
+                low[d].load_w(job, row0 + g, base + min(d, last), quad);
+                high[d].load_w(job, row0 + g + 8, base + min(d, last), quad);
+            }
         }
+        float mine = weight_scale<kind>(job, row0, base + min(lane, last));
+#pragma unroll
+        for (int d = 0; d < depth; ++d) scale[d] = __shfl_sync(0xffffffffu, mine, d);
     }
 };
 
@@ -267,7 +271,12 @@ __device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<
                                     int row0, int token0, int begin, int end,
                                     float (&sum)[tiles][4]) {
     int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-    int group = row0 / job.group_rows;
+    int group = row0 / job.group_rows, count = min(job.n - token0, tiles * 8);
+    bool in_shared = kind == Kind::fp8 && staged.codes != nullptr;
+    Columns columns[tiles];
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile)
+        columns[tile] = columns_of(job, staged, tile * 8, count);
     for (int base = begin; base < end; base += depth) {
         if (base > begin) ahead.load(job, row0, base, end);
 #pragma unroll
@@ -279,12 +288,21 @@ __device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<
             for (int tile = 0; tile < tiles; ++tile) {
                 int token = token0 + tile * 8;
                 Operands<kind> x;
-                load_token<kind>(x, job, staged, token0, token + g, group, block, quad);
-                float t[4];
+                float s0 = 1.0f, s1 = 1.0f, t[4];
+                if constexpr (kind == Kind::fp8) {
+                    if (in_shared) {
+                        x.raw = *(const uint2*)(columns[tile].codes + block * 32);
+                        s0 = columns[tile].scale0[block];
+                        s1 = columns[tile].scale1[block];
+                    }
+                }
+                if (!in_shared) {
+                    x.load_x(job, token + g, group, block, quad);
+                    s0 = token_scale<kind>(job, token + 2 * quad, block);
+                    s1 = token_scale<kind>(job, token + 2 * quad + 1, block);
+                }
                 block_product<kind>(t, a, b, x.x());
-                add_scaled<kind>(sum[tile], t, ahead.scale[d],
-                                 scale_of<kind>(job, staged, token0, token + 2 * quad, block),
-                                 scale_of<kind>(job, staged, token0, token + 2 * quad + 1, block));
+                add_scaled<kind>(sum[tile], t, ahead.scale[d], s0, s1);
             }
         }
     }
