@@ -312,7 +312,7 @@ int run_inspect(const Options& options) {
                        {options.engine.io, options.engine.ring_depth, 0},
                        options.json,
                        options.check,
-                       {}});
+                       options.hashes});
 }
 
 }  // namespace sluice

@@ -135,6 +135,8 @@ constexpr OptionSpec table[] = {
      set_name<&Options::output>},
     {"--check", "", Takes::none, inspect, false, g_command, "Read and hash every byte",
      set_switch<&Options::check>},
+    {"--hashes", "FILE", Takes::one, inspect, false, g_command,
+     "With --check: write the hashes, or compare with those in FILE", set_name<&Options::hashes>},
     {"--only", "PARTS", Takes::one, bench, false, g_command, "Of decode,prefill,gemv,drive",
      set_only},
 };

@@ -257,6 +257,7 @@ class Parser {
 // What the options say together.
 Result<void> check_together(const Options& o) {
     auto refuse = [](const char* why) { return fail(Code::usage, why); };
+    if (!o.hashes.empty() && !o.check) return refuse("--hashes goes with --check");
     if (o.command == Command::simulate || o.command == Command::selftest) return {};
     if (o.engine.locations.empty()) return refuse("no model: sluice MODEL (see sluice --help)");
     if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: one prompt, please");

@@ -44,6 +44,7 @@ struct Options {
     std::vector<std::string> traces;                // --verify
     std::string output, messages_file;              // record
     bool check = false;                             // inspect
+    std::string hashes;                             // inspect: written, or compared with
     std::vector<std::string> route_files;           // simulate
     std::vector<std::string> policies, predictors;  // simulate, empty: all
     std::vector<uint32_t> slot_counts;              // simulate, empty: a range
