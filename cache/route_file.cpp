@@ -217,14 +217,16 @@ Result<RouteFile> read_route_file(const std::filesystem::path& path) {
     }
     auto header = read_header(path, file.get());
     if (!header) return tl::unexpected<Error>(header.error());
-    RouteFile routes{std::move(*header), {}};
+    RouteFile routes{std::move(*header), {}, false};
     std::vector<uint8_t> record(token_head_bytes + 2 * ids_of(routes.header) * sizeof(uint16_t));
-    while (std::fread(record.data(), 1, record.size(), file.get()) == record.size()) {
+    size_t got;
+    while ((got = std::fread(record.data(), 1, record.size(), file.get())) == record.size()) {
         auto token = read_token(path, routes.header, record, routes.tokens.size());
         if (!token) return tl::unexpected<Error>(token.error());
         routes.tokens.push_back(std::move(*token));
     }
     if (std::ferror(file.get())) return io_error(path, "read", errno);
+    routes.cut = got > 0;
     return routes;
 }
 

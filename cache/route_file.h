@@ -57,6 +57,7 @@ struct RecordedToken {
 struct RouteFile {
     RouteFileHeader header;
     std::vector<RecordedToken> tokens;
+    bool cut = false;  // the file ends inside a token
 };
 Result<RouteFile> read_route_file(const std::filesystem::path& path);
 

@@ -27,6 +27,8 @@ int32_t ModelConfig::index_source_of(int32_t layer) const {
 static Result<void> join_generation_config(std::string_view text, ModelConfig& config) {
     Result<Json> root = Json::parse(text);
     if (!root) return within("generation_config.json", root.error());
+    if (!root->is_object())
+        return fail(Code::corrupt, "generation_config.json: expected an object");
     const Json value = (*root)["eos_token_id"];
     if (value.is_null()) return {};
     std::vector<int64_t> ids;

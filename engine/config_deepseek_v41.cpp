@@ -218,8 +218,11 @@ Result<void> read_text(ConfigFields t, ModelConfig& c) {
     read_engram(t, c);
     read_draft(t, c);
     if (auto r = read_rope_scaling(t.object("rope_scaling"), c.yarn); !r) return r;
+    // The relations index lists by layer: only lists that are themselves right.
+    if (t.failed()) return t.finish();
     check_sizes(t, c);
     check_layers(t, c);
+    if (t.failed()) return t.finish();
     check_candidates(t, c);
     check_engram(t, c);
     return t.finish();

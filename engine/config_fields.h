@@ -39,6 +39,7 @@ class ConfigFields {
     void without_effect(std::initializer_list<std::string_view> names);
 
     void problem(Code code, std::string_view name, const std::string& text);
+    bool failed() const { return error_.has_value(); }
     // First problem, or a field that nobody asked for.
     Result<void> finish();
 

@@ -5,6 +5,7 @@
 
 #include "engine/device_check.h"
 #include "engine/rope.h"
+#include "io/log.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -93,6 +94,9 @@ Result<void> open_backend(Loaded& loaded) {
     if (o.vram != 0 && o.device == "cpu") {
         return fail(Code::usage, "--vram is given, but the run is on the CPU");
     }
+    if (o.vram_slots && o.device == "cpu") {
+        return fail(Code::usage, "--vram-slots is given, but the run is on the CPU");
+    }
     auto backend = o.device == "cpu" ? open_cpu(o)
                                      : make_cuda_backend({.device = index, .vram_budget = o.vram});
     if (!backend) return tl::unexpected(backend.error());
@@ -110,7 +114,10 @@ Result<void> open_ring(Loaded& loaded) {
         return file.access() == Access::direct;
     });
     loaded.io_name = cat(choice->engine->name(), direct ? ", O_DIRECT" : ", page cache");
-    if (!choice->cause.empty()) loaded.io_name += cat(" (", choice->cause, ")");
+    if (!choice->cause.empty()) {
+        loaded.io_name += cat(" (", choice->cause, ")");
+        log::warn_once("ring", cat("reads go through threads, which is slower: ", choice->cause));
+    }
     rt.ring = std::make_unique<ReadRing>(std::move(choice->engine), o.ring_depth);
     for (const File& shard : shards) {
         if (auto added = rt.ring->add_file(shard); !added) return added;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -45,13 +44,15 @@ uint32_t usable_cores() {
     return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
-// A pointer file, an error page or nothing where JSON text should be.
+// A pointer file, an error page or nothing where JSON text should be: what it is, or empty. Fails
+// as opening and reading do.
 Result<std::string> foreign_text(const fs::path& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::string head(foreign_head_bytes, '\0');
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    if (stream.bad() || (!stream.is_open())) return fail(Code::io, "");
-    head.resize(static_cast<size_t>(stream.gcount()));
+    auto file = File::open(path, Access::buffered);
+    if (!file) return tl::unexpected(std::move(file).error());
+    std::string head(std::min<uint64_t>(foreign_head_bytes, file->size()), '\0');
+    if (auto read = file->read(0, reinterpret_cast<std::byte*>(head.data()), head.size()); !read) {
+        return tl::unexpected(std::move(read).error());
+    }
     const size_t start = head.find_first_not_of(" \t\r\n");
     if (start == head.npos) return std::string("empty");
     if (head[start] == '{') return std::string();
@@ -134,11 +135,11 @@ Result<void> CheckpointOpener::find_companion(const char* name, fs::path& path) 
         const fs::path candidate = folder.path / name;
         if (!is_entry(candidate)) continue;
         auto foreign = foreign_text(candidate);
-        if (!foreign) {
-            const char* why = is_there(candidate) ? ": cannot be read; check its permissions"
-                                                  : ": a link to a file that is not there";
-            return fatal(Code::io, cat(shown(candidate), why), {name});
+        if (!foreign && !is_there(candidate)) {
+            return fatal(Code::io, cat(shown(candidate), ": a link to a file that is not there"),
+                         {name});
         }
+        if (!foreign) return tl::unexpected(std::move(foreign).error());
         if (!foreign->empty()) {
             return fatal(Code::corrupt, cat(shown(candidate), ": the file is ", *foreign), {name});
         }

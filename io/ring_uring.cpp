@@ -62,7 +62,7 @@ Error unavailable(const char* call, int number) {
     } else {
         why += "for a reason unknown";
     }
-    return {Code::unsupported, why};
+    return {Code::device, cat(why, "; --io threads runs without it")};
 }
 
 void tell_unregistered(size_t wanted, int number) {

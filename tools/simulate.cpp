@@ -111,6 +111,13 @@ int run_simulate(const Options& options) {
     for (const auto& file : options.route_files) {
         auto routes = read_route_file(file);
         if (!routes) return report_error(routes.error());
+        if (routes->tokens.empty()) {
+            return report_error({Code::corrupt, cat(printable(file), ": no whole token in it")});
+        }
+        if (routes->cut) {
+            std::fprintf(stderr, "sluice: %s ends inside a token: %zu whole ones are replayed\n",
+                         printable(file).c_str(), routes->tokens.size());
+        }
         auto rows = simulate_all(options, *routes);
         if (!rows) return report_error(rows.error());
         if (options.json) {

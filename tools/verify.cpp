@@ -61,7 +61,7 @@ std::string summary(const Tally& tally) {
     return cat(tally.differing == 0 ? "verified: " : "DIFFERENT: ", tally.compared, " traces, ",
                tally.differing, " different, ", tally.steps, " steps, ", tally.ties,
                " ties, logits relative error at most ", number_text(tally.rel_max), "; ",
-               tally.skipped, " of other models skipped\n");
+               tally.skipped, " of other models or index keys skipped\n");
 }
 
 // A trace that this engine can be compared with; nullopt: of another model, skipped and said so.
@@ -76,6 +76,12 @@ Result<std::optional<Trace>> load_trace(const Candidate& candidate, const ModelR
     };
     bool other_model = !trace->model.empty() && trace->model != run.facts.model;
     bool other_keys = trace->index_keys != run.engine->options().index_keys;
+    if (candidate.named && other_keys) {
+        return fail(Code::usage,
+                    cat(printable(candidate.path.string()), ": made with ",
+                        trace->index_keys == IndexKeys::reference ? "reference" : "own",
+                        " index keys; give --index-keys accordingly"));
+    }
     if (candidate.named) return std::optional<Trace>(std::move(*trace));
     if (other_model) return skip(cat("made with ", printable(trace->model)));
     if (other_keys) return skip("made with other index keys (--index-keys)");
@@ -92,15 +98,17 @@ int run_verify(const Options& options, const Terminal& terminal) {
     if (!run) return report_error(run.error());
     Output output(1);
     Tally tally;
+    // Every trace is read before the first is compared: a wrong one stops nothing half-way.
+    std::vector<std::pair<std::string, Trace>> traces;
     for (const auto& candidate : *list) {
         auto trace = load_trace(candidate, *run, options);
         if (!trace) return report_error(trace.error());
-        if (!*trace) {
-            tally.skipped++;
-            continue;
-        }
-        auto report = compare(*run->engine, *run->session, **trace);
-        if (!report) return report_error(within(candidate.path.string(), report.error()).value());
+        if (*trace) traces.emplace_back(candidate.path.string(), std::move(**trace));
+    }
+    tally.skipped = list->size() - traces.size();
+    for (const auto& [path, trace] : traces) {
+        auto report = compare(*run->engine, *run->session, trace);
+        if (!report) return report_error(within(path, report.error()).value());
         tally.compared++;
         tally.differing += !report->pass;
         tally.steps += report->steps;
@@ -111,8 +119,10 @@ int run_verify(const Options& options, const Terminal& terminal) {
         if (output.reader_gone()) return exit_reader_gone;
     }
     if (tally.compared == 0) {
-        return report_error({Code::usage, cat("--verify: no trace of ", run->facts.model, " among ",
-                                              list->size(), " files")});
+        return report_error(
+            {Code::usage, cat("--verify: no trace of ", run->facts.model, " among ", list->size(),
+                              " files (the folder's name says which model it is; a "
+                              "trace named itself is compared with any)")});
     }
     auto written = output.write(summary(tally));
     if (!written) return report_error(written.error());

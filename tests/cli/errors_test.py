@@ -83,6 +83,21 @@ one_line("no tokenizer", 3, "tokenizer",
          damaged("tokenizer", lambda f: os.unlink(os.path.join(f, "tokenizer.json"))), "-p", "x")
 
 
+def pipe(file):
+    def change(folder):
+        os.unlink(os.path.join(folder, file))
+        os.mkfifo(os.path.join(folder, file))
+    return change
+
+
+for name in ("config.json", "tokenizer.json"):
+    one_line(f"a pipe as {name}", 3, "pipe", damaged("pipe-" + name, pipe(name)), "-p", "x")
+one_line("a trace of other index keys, named itself, stops all at once", 2, "index-keys", TINY, "--verify",
+         os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"),
+         os.path.join(SOURCE, "tests/golden/dsv41-tiny-10-refkeys.json"))
+one_line("a VRAM cache on the CPU", 2, "vram-slots", TINY, "-p", "x", "--device", "cpu", "--vram-slots", "5")
+
+
 def other_type(folder):
     config = json.loads(content("config.json"))
     config["model_type"] = "mystery"

@@ -45,6 +45,30 @@ struct Edit {
 
 }  // namespace
 
+// Later checks index this list by layer.
+TEST_CASE("compress_ratios of any shape but the right one are refused by name") {
+    std::string text = tiny_config();
+    const size_t begin = text.find("\"compress_ratios\"");
+    REQUIRE(begin != std::string::npos);
+    const size_t end = text.find(']', begin) + 1;
+    for (const char* value : {"[]", "\"x\"", "null", "[-1,0,2,2,2,1,1,1]", "[0,0,3,2,2,1,1,1]",
+                              "[0,0,1.5,2,2,1,1,1]", "[0,0,\"x\",2,2,1,1,1]", "[1000000000]"}) {
+        std::string changed = text;
+        changed.replace(begin, end - begin, std::string("\"compress_ratios\": ") + value);
+        const auto config = parse_config(changed, "");
+        CAPTURE(value);
+        REQUIRE(!config);
+        CHECK(config.error().message.find("compress_ratios") != std::string::npos);
+    }
+    std::string without = text;
+    without.erase(begin, text.find(',', end) + 1 - begin);
+    CHECK(!parse_config(without, ""));
+}
+
+TEST_CASE("a generation config that is no object is refused") {
+    CHECK(!parse_config(tiny_config(), "[]"));
+}
+
 TEST_CASE("the release's config") {
     const auto c = parse_config(test::release_config, "");
     REQUIRE_MESSAGE(c, (c ? "" : c.error().message));
