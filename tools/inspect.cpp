@@ -307,12 +307,15 @@ int run_inspect(const InspectOptions& options) {
 }
 
 int run_inspect(const Options& options) {
-    return run_inspect(
-        InspectOptions{{options.engine.locations, options.engine.revision, Access::direct, false},
-                       {options.engine.io, options.engine.ring_depth, 0},
-                       options.json,
-                       options.check,
-                       options.hashes});
+    InspectOptions inspect{};
+    inspect.checkpoint.locations = options.engine.locations;
+    inspect.checkpoint.revision = options.engine.revision;
+    inspect.ring.engine = options.engine.io;
+    inspect.ring.depth = options.engine.ring_depth;
+    inspect.json = options.json;
+    inspect.check = options.check;
+    inspect.hash_file = options.hashes;
+    return run_inspect(inspect);
 }
 
 }  // namespace sluice
