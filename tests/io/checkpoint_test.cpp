@@ -186,12 +186,16 @@ TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each i
     Copy folder;
     folder.remove("config.json");
     fs::create_directory(folder / "config.json");
-    refuses(folder, Code::io, {"config.json: cannot be read"});
+    refuses(folder, Code::unsupported, {"config.json: a folder, not a file"});
+    Copy pipe;
+    pipe.remove("config.json");
+    REQUIRE(mkfifo((pipe / "config.json").c_str(), 0600) == 0);
+    refuses(pipe, Code::unsupported, {"config.json: a pipe, not a file"});
     if (geteuid() == 0) return;  // root reads everything
     Copy forbidden;
     forbidden.damage("config.json", "{}");
     chmod((forbidden / "config.json").c_str(), 0);
-    refuses(forbidden, Code::io, {"config.json: cannot be read; check its permissions"});
+    refuses(forbidden, Code::io, {"config.json", "Permission denied"});
 }
 
 TEST_CASE("checkpoint: a tokenizer may be missing but not be something else") {
