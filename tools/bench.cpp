@@ -115,6 +115,7 @@ void write_kernels(JsonWriter& json, const std::vector<KernelRate>& rates) {
             .member("isa", isa_name(r.isa))
             .member("threads", r.threads)
             .member("fp4_bytes_s", r.fp4_bytes_s)
+            .member("token_bytes_s", r.token_bytes_s)
             .member("copy_bytes_s", r.copy_bytes_s)
             .member("share", r.share())
             .member("batch_macs_s", r.batch_macs_s)

@@ -56,7 +56,8 @@ class Experts {
     size_t count() const { return count_; }
     uint64_t code_bytes() const { return 3 * values_ / 2; }
 
-    RoutedExpert op(size_t expert, int32_t rows) {
+    // Its rows go to the slots from `slot` on.
+    RoutedExpert op(size_t expert, int32_t rows, int32_t slot = 0) {
         auto* codes = reinterpret_cast<uint8_t*>(codes_.data()) + expert * code_bytes();
         uint8_t* scales = scales_.data() + expert * (3 * values_ / 32);
         auto matrix = [&](uint64_t i, int32_t out, int32_t in) {
@@ -68,7 +69,7 @@ class Experts {
                            .w3 = matrix(2, inner_, dim_)},
                 .x = {x_.data(), x_scales_.data()},
                 .rows = rows_.data(),
-                .slots = rows_.data(),
+                .slots = rows_.data() + slot,
                 .weights = weights_.data(),
                 .count = rows,
                 .limit = 10.0f};
@@ -100,9 +101,10 @@ Result<Experts> Experts::create(const KernelBench& bench) {
     e.x_.resize(rows * width);
     for (size_t i = 0; i < e.x_.size(); ++i) e.x_[i] = static_cast<uint8_t>(i * 37 % 0x7f);
     e.x_scales_.assign(rows * width / 32, 118);
-    for (int32_t r = 0; r < bench.batch_rows; ++r) e.rows_.push_back(r);
+    const int32_t slots = bench.batch_rows + bench.token_experts;
+    for (int32_t r = 0; r < slots; ++r) e.rows_.push_back(r);
     e.weights_.assign(rows, 0.5f);
-    e.out_.resize(rows * width);
+    e.out_.resize(static_cast<size_t>(slots) * width);
     return e;
 }
 
@@ -120,7 +122,7 @@ double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds) {
 struct Subject {
     KernelRate rate;
     std::unique_ptr<Backend> backend;
-    std::vector<double> fp4, copy, batch;
+    std::vector<double> fp4, token, copy, batch;
 };
 
 Result<std::vector<Subject>> make_subjects(const KernelBench& bench) {
@@ -135,20 +137,27 @@ Result<std::vector<Subject>> make_subjects(const KernelBench& bench) {
         for (CpuIsa isa : isas) {
             auto backend = make_cpu_backend({.isa = isa, .threads = count});
             if (!backend) return tl::unexpected(backend.error());
-            subjects.push_back({{.isa = isa, .threads = count}, std::move(*backend), {}, {}, {}});
+            subjects.push_back(
+                {{.isa = isa, .threads = count}, std::move(*backend), {}, {}, {}, {}});
         }
     return subjects;
 }
 
 void take_turn(const KernelBench& bench, Experts& experts, Subject& subject) {
     size_t next = 0;
-    auto run = [&](int32_t rows) {
-        subject.backend->run(experts.op(next, rows));
-        next = (next + 1) % experts.count();
+    auto run = [&](int32_t count, int32_t rows) {
+        std::vector<RoutedExpert> items;
+        for (int32_t i = 0; i < count; ++i) {
+            items.push_back(experts.op(next, rows, i));
+            next = (next + 1) % experts.count();
+        }
+        subject.backend->run(RoutedExpertBatch{items.data(), count});
     };
     auto bytes = static_cast<double>(experts.code_bytes());
-    subject.fp4.push_back(bytes * rounds_a_second(bench.seconds, [&] { run(1); }));
-    double batches = rounds_a_second(bench.seconds, [&] { run(bench.batch_rows); });
+    const int32_t token = bench.token_experts;
+    subject.fp4.push_back(bytes * rounds_a_second(bench.seconds, [&] { run(1, 1); }));
+    subject.token.push_back(bytes * token * rounds_a_second(bench.seconds, [&] { run(token, 1); }));
+    double batches = rounds_a_second(bench.seconds, [&] { run(1, bench.batch_rows); });
     subject.batch.push_back(2 * bytes * bench.batch_rows * batches);
 }
 
@@ -170,6 +179,7 @@ Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench) {
     std::vector<KernelRate> rates;
     for (Subject& s : *subjects) {
         s.rate.fp4_bytes_s = median(s.fp4);
+        s.rate.token_bytes_s = median(s.token);
         s.rate.copy_bytes_s = median(s.copy);
         s.rate.batch_macs_s = median(s.batch);
         rates.push_back(s.rate);
@@ -179,14 +189,16 @@ Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench) {
 
 std::string kernels_text(const std::vector<KernelRate>& rates) {
     std::string out =
-        "experts from memory, GB/s of FP4 codes a core; memcpy a core, copied and moved\n"
-        "  isa     threads      FP4   memcpy    moved    share   batch GMAC/s a core\n";
+        "experts from memory, GB/s of FP4 codes a core, one by one and a token's at once; memcpy a "
+        "core, copied and moved\n"
+        "  isa     threads      one    token   memcpy    moved    share   batch GMAC/s a core\n";
     for (const KernelRate& r : rates) {
         char line[128];
         double unit = 1e9 * r.threads;
-        std::snprintf(line, sizeof line, "  %-7s %7d %8.2f %8.2f %8.2f %7.1f %% %12.1f\n",
-                      isa_name(r.isa), r.threads, r.fp4_bytes_s / unit, r.copy_bytes_s / unit,
-                      2 * r.copy_bytes_s / unit, 100 * r.share(), r.batch_macs_s / unit);
+        std::snprintf(line, sizeof line, "  %-7s %7d %8.2f %8.2f %8.2f %8.2f %7.1f %% %12.1f\n",
+                      isa_name(r.isa), r.threads, r.fp4_bytes_s / unit, r.token_bytes_s / unit,
+                      r.copy_bytes_s / unit, 2 * r.copy_bytes_s / unit, 100 * r.share(),
+                      r.batch_macs_s / unit);
         out += line;
     }
     return out;

@@ -14,15 +14,17 @@ namespace sluice {
 struct KernelRate {
     CpuIsa isa = CpuIsa::scalar;
     int threads = 1;
-    double fp4_bytes_s = 0;   // one row an expert: bytes of FP4 codes, without scales
-    double copy_bytes_s = 0;  // memcpy by as many threads: bytes copied, so twice that is moved
-    double batch_macs_s = 0;  // batch_rows rows an expert: multiply-adds
+    double fp4_bytes_s = 0;    // one row an expert: bytes of FP4 codes, without scales
+    double token_bytes_s = 0;  // likewise, token_experts at once
+    double copy_bytes_s = 0;   // memcpy by as many threads: bytes copied, so twice that is moved
+    double batch_macs_s = 0;   // batch_rows rows an expert: multiply-adds
 
-    double share() const { return copy_bytes_s > 0 ? fp4_bytes_s / copy_bytes_s : 0; }
+    double share() const { return copy_bytes_s > 0 ? token_bytes_s / copy_bytes_s : 0; }
 };
 
 struct KernelBench {
     int32_t dim = 5120, inner = 2304;
+    int32_t token_experts = 6;
     int32_t batch_rows = 16;
     uint64_t memory = 384u << 20;  // experts to go round in: several times the largest cache
     double seconds = 0.2;          // a measurement

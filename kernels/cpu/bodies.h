@@ -35,7 +35,7 @@ static const Table table = {
     .engram_gate = run,
     .route = run,
     .swiglu = run,
-    .routed_expert = run,
+    .routed_experts = run,
     .combine = run,
 };
 

@@ -75,7 +75,8 @@ class CpuBackend final : public Backend {
     void run(const EngramGate& op) override { table_.engram_gate(op, workspace_); }
     void run(const Route& op) override { table_.route(op, workspace_); }
     void run(const Swiglu& op) override { table_.swiglu(op, workspace_); }
-    void run(const RoutedExpert& op) override { table_.routed_expert(op, workspace_); }
+    void run(const RoutedExpert& op) override { run(RoutedExpertBatch{&op, 1}); }
+    void run(const RoutedExpertBatch& op) override { table_.routed_experts(op, workspace_); }
     void run(const Combine& op) override { table_.combine(op, workspace_); }
 
  private:

@@ -33,15 +33,31 @@ static void run(const Swiglu& op, Workspace& workspace) {
                      op.out.scales + b);
 }
 
-// ---- RoutedExpert
+// ---- RoutedExpert, RoutedExpertBatch
+//
+// A round is what one parallel region does: up to round_rows rows of any of the experts, in passes
+// of a panel's rows over one expert each. Its four steps take all passes together, so a token's six
+// experts meet at four barriers, not at twenty-four.
 constexpr int32_t expert_rows_max = fp4_panel_tokens;
+constexpr int32_t round_rows = 64, round_passes = 16;
 constexpr int64_t task_rows = 32;  // rows of weights a thread takes at a time
 
-// What one pass over the expert keeps: digits of x and of the inner vector, w1 x and w3 x.
-struct ExpertScratch {
+struct ExpertPass {
+    const RoutedExpert* op;
+    int32_t first, rows;  // of op
+    int32_t x_row;        // of Round::x, of the first row
+    int32_t row;          // of Round::inner, gate and up
+};
+
+struct Round {
+    ExpertPass passes[round_passes];
+    int32_t count, rows, x_rows;
+    int32_t pass_of[round_rows];       // of a row
+    const uint8_t* codes[round_rows];  // of the rows of x that are cut into digits, each once
+    const uint8_t* scales[round_rows];
+    int64_t dim, inner_dim;
     DigitRows x, inner;
-    bf16* gate;  // [rows][F]
-    bf16* up;
+    bf16 *gate, *up;  // [rows][inner_dim]: w1 x and w3 x
 };
 
 SLUICE_LANE int64_t padded_blocks(int32_t cols) {
@@ -94,74 +110,138 @@ static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const Di
     }
 }
 
-// Rows first .. first + rows - 1 of op, all threads of the team together.
-static void expert_pass(const RoutedExpert& op, const ExpertScratch& s, int32_t first,
-                        int32_t rows) {
-    const ExpertWeights& e = op.expert;
-    int64_t dim = e.w1.cols, inner = e.w1.rows;
-    int64_t x_parts = s.x.blocks / 16, inner_parts = s.inner.blocks / 16;
+// The row of Round::x that holds the digits of these codes; experts of one token share it.
+static int32_t place_x(Round& round, const RoutedExpert& op, int32_t row) {
+    const uint8_t* codes = op.x.codes + op.rows[row] * round.dim;
+    const uint8_t* scales = op.x.scales + op.rows[row] * (round.dim / 32);
+    for (int32_t i = 0; i < round.x_rows; ++i)
+        if (round.codes[i] == codes && round.scales[i] == scales) return i;
+    round.codes[round.x_rows] = codes;
+    round.scales[round.x_rows] = scales;
+    return round.x_rows++;
+}
+
+// Adds rows from `first` of op; returns how many, 0 if the round is full.
+static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
+    int32_t rows = op.count - first < expert_rows_max ? op.count - first : expert_rows_max;
+    bool fits = round.count < round_passes && round.rows + rows <= round_rows &&
+                (round.count == 0 ||
+                 (op.expert.w1.cols == round.dim && op.expert.w1.rows == round.inner_dim));
+    if (!fits) return 0;
+    round.dim = op.expert.w1.cols;
+    round.inner_dim = op.expert.w1.rows;
+    ExpertPass pass = {&op, first, rows, round.x_rows, round.rows};
+    if (rows == 1) {
+        pass.x_row = place_x(round, op, first);
+    } else {  // a panel wants its rows side by side
+        for (int32_t c = 0; c < rows; ++c, ++round.x_rows) {
+            int64_t token = op.rows[first + c];
+            round.codes[round.x_rows] = op.x.codes + token * round.dim;
+            round.scales[round.x_rows] = op.x.scales + token * (round.dim / 32);
+        }
+    }
+    for (int32_t c = 0; c < rows; ++c) round.pass_of[round.rows++] = round.count;
+    round.passes[round.count++] = pass;
+    return rows;
+}
+
+// x into digits.
+static void cut_x(const Round& round) {
+    int64_t parts = round.x.blocks / 16;
 #pragma omp for
-    for (int64_t item = 0; item < rows * x_parts; ++item) {
-        int64_t c = item / x_parts, token = op.rows[first + c];
-        const uint8_t* codes = op.x.codes + token * dim;
-        const uint8_t* scales = op.x.scales + token * (dim / 32);
-        cut_sixteen(s.x.from(c), item % x_parts, dim / 32,
+    for (int64_t item = 0; item < round.x_rows * parts; ++item) {
+        int64_t row = item / parts;
+        const uint8_t *codes = round.codes[row], *scales = round.scales[row];
+        cut_sixteen(round.x.from(row), item % parts, round.dim / 32,
                     [=](int64_t b, uint8_t*, uint8_t* scale) {
                         *scale = scales[b];
                         return codes + 32 * b;
                     });
     }
-    int64_t inner_tasks = (inner + task_rows - 1) / task_rows;
+}
+
+// gate = w1 x, up = w3 x.
+static void gate_and_up(const Round& round) {
+    int64_t inner = round.inner_dim, tasks = (inner + task_rows - 1) / task_rows;
 #pragma omp for schedule(dynamic)
-    for (int64_t task = 0; task < 2 * inner_tasks; ++task) {
-        bool is_gate = task < inner_tasks;
-        int64_t row = (is_gate ? task : task - inner_tasks) * task_rows;
+    for (int64_t item = 0; item < round.count * 2 * tasks; ++item) {
+        const ExpertPass& pass = round.passes[item / (2 * tasks)];
+        const ExpertWeights& e = pass.op->expert;
+        int64_t task = item % (2 * tasks);
+        bool is_gate = task < tasks;
+        int64_t row = (is_gate ? task : task - tasks) * task_rows;
         int64_t end = row + task_rows < inner ? row + task_rows : inner;
-        bf16* to = is_gate ? s.gate : s.up;
-        fp4_outputs(is_gate ? e.w1 : e.w3, row, end, s.x, rows,
+        bf16* to = (is_gate ? round.gate : round.up) + pass.row * inner;
+        fp4_outputs(is_gate ? e.w1 : e.w3, row, end, round.x.from(pass.x_row), pass.rows,
                     [=](int64_t r, int64_t c, bf16 y) { to[c * inner + r] = y; });
     }
+}
+
+// inner = Swiglu(gate, up), in digits.
+static void cut_inner(const Round& round) {
+    int64_t inner = round.inner_dim, parts = round.inner.blocks / 16;
 #pragma omp for
-    for (int64_t item = 0; item < rows * inner_parts; ++item) {
-        int64_t c = item / inner_parts;
-        const bf16 *gate = s.gate + c * inner, *up = s.up + c * inner;
-        const float* weight = op.weights + first + c;
-        float limit = op.limit;
-        cut_sixteen(s.inner.from(c), item % inner_parts, inner / 32,
+    for (int64_t item = 0; item < round.rows * parts; ++item) {
+        int64_t row = item / parts;
+        const ExpertPass& pass = round.passes[round.pass_of[row]];
+        const bf16 *gate = round.gate + row * inner, *up = round.up + row * inner;
+        const float* weight = pass.op->weights + pass.first + (row - pass.row);
+        float limit = pass.op->limit;
+        cut_sixteen(round.inner.from(row), item % parts, inner / 32,
                     [=](int64_t b, uint8_t* codes, uint8_t* scale) {
                         swiglu_block(gate + 32 * b, up + 32 * b, limit, weight, codes, scale);
                         return codes;
                     });
     }
-    const int32_t* slots = op.slots + first;
-    bf16* out = op.out;
+}
+
+// out = w2 inner.
+static void down(const Round& round) {
+    int64_t dim = round.dim, tasks = (dim + task_rows - 1) / task_rows;
 #pragma omp for schedule(dynamic)
-    for (int64_t row = 0; row < dim; row += task_rows) {
+    for (int64_t item = 0; item < round.count * tasks; ++item) {
+        const ExpertPass& pass = round.passes[item / tasks];
+        int64_t row = item % tasks * task_rows;
         int64_t end = row + task_rows < dim ? row + task_rows : dim;
-        fp4_outputs(e.w2, row, end, s.inner, rows,
+        const int32_t* slots = pass.op->slots + pass.first;
+        bf16* out = pass.op->out;
+        fp4_outputs(pass.op->expert.w2, row, end, round.inner.from(pass.row), pass.rows,
                     [=](int64_t r, int64_t c, bf16 y) { out[slots[c] * dim + r] = y; });
     }
 }
 
-static void run(const RoutedExpert& op, Workspace& workspace) {
-    if (op.count == 0) return;
-    int32_t dim = op.expert.w1.cols, inner = op.expert.w1.rows;
-    int32_t rows_max = op.count < expert_rows_max ? op.count : expert_rows_max;
-    size_t values = (size_t)rows_max * inner;
-    int8_t* at = (int8_t*)reserve(workspace, digit_rows_bytes(rows_max, dim) +
-                                                 digit_rows_bytes(rows_max, inner) +
+static void run_round(Round& round, Workspace& workspace) {
+    int32_t dim = (int32_t)round.dim, inner = (int32_t)round.inner_dim;
+    size_t values = (size_t)round.rows * inner;
+    int8_t* at = (int8_t*)reserve(workspace, digit_rows_bytes(round.x_rows, dim) +
+                                                 digit_rows_bytes(round.rows, inner) +
                                                  2 * values * sizeof(bf16));
     if (!at) return;
-    ExpertScratch scratch;
-    scratch.x = place_digit_rows(at, rows_max, dim);
-    scratch.inner = place_digit_rows(at, rows_max, inner);
-    scratch.gate = (bf16*)at;
-    scratch.up = scratch.gate + values;
-#pragma omp parallel num_threads(workspace.threads) if ((int64_t)dim * inner > small_work)
-    for (int32_t first = 0; first < op.count; first += expert_rows_max) {
-        int32_t left = op.count - first;
-        expert_pass(op, scratch, first, left < expert_rows_max ? left : expert_rows_max);
+    round.x = place_digit_rows(at, round.x_rows, dim);
+    round.inner = place_digit_rows(at, round.rows, inner);
+    round.gate = (bf16*)at;
+    round.up = round.gate + values;
+#pragma omp parallel num_threads(workspace.threads) if (round.count * round.dim * inner > \
+                                                        small_work)
+    {
+        cut_x(round);
+        gate_and_up(round);
+        cut_inner(round);
+        down(round);
     }
+}
+
+static void run(const RoutedExpertBatch& op, Workspace& workspace) {
+    Round round = {};
+    for (int32_t i = 0; i < op.count; ++i)
+        for (int32_t first = 0; first < op.items[i].count;) {
+            int32_t rows = add_pass(round, op.items[i], first);
+            first += rows;
+            if (rows > 0) continue;
+            run_round(round, workspace);
+            round.count = round.rows = round.x_rows = 0;
+        }
+    if (round.count > 0) run_round(round, workspace);
 }
 
 // ---- Combine

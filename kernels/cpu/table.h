@@ -26,7 +26,7 @@ constexpr int64_t small_work = 16384;
 constexpr int32_t max_hyper = 16;
 
 // At least `bytes` of scratch, 64-byte aligned, contents undefined, valid until the body returns or
-// reserves again. Call it once per operation, outside parallel regions, with all threads' needs. It
+// reserves again. Call it outside parallel regions, with all threads' needs. It
 // keeps the largest size asked for. Null when the machine has no memory: the body returns at once,
 // and the backend reports the error at download() or synchronize().
 void* reserve(Workspace& workspace, size_t bytes);
@@ -56,7 +56,7 @@ struct Table {
     Run<EngramGate> engram_gate;
     Run<Route> route;
     Run<Swiglu> swiglu;
-    Run<RoutedExpert> routed_expert;
+    Run<RoutedExpertBatch> routed_experts;
     Run<Combine> combine;
 };
 
