@@ -17,6 +17,10 @@ struct Shape {
     int engram_vocab = 4000, engram_heads = 8, engram_dim = 256, engram_ngram = 3;
     // Which layer does what: as released, or all after the first alike.
     bool release_layers = false;
+    // Routing: an expert's popularity falls with its rank to the power of -skew (0: all alike), and
+    // attention's output, which changes slowly, is doubled `locality` times.
+    double skew = 0;
+    int locality = 0;
     uint64_t seed = 1;
 };
 

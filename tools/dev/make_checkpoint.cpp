@@ -2,12 +2,12 @@
 // tests that need full-size experts, not meaning.
 //
 //   make_checkpoint OUT --tokenizer MODEL_FOLDER [--layers N] [--experts N] [--hidden N] ...
-//   [--verify]
+//   [--skew S] [--locality N] [--seed N] [--verify]
 //
-// One shard for the embedding, one for the head and one a layer; tensors of a shard by dtype, then
-// by name. Codes are random, scales make every linear keep the size of its input, so that
-// activations stay finite. The same seed and shape give the same bytes. --verify reads everything
-// back and compares.
+// One shard for the embedding, one a layer, one for the head and one for each Engram; tensors of a
+// shard by dtype, then by name. The same seed and shape give the same bytes, whatever the threads.
+// --verify, with the flags it was written with, reads everything back and compares: exit 1 names
+// file, tensor and byte.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,11 +26,11 @@
 #include "engine/engram_hash.h"
 #include "engine/model.h"
 #include "engine/tokenizer.h"
-#include "io/checksum.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/text.h"
 #include "tools/dev/checkpoint_shape.h"
+#include "tools/dev/checkpoint_values.h"
 
 namespace {
 
@@ -38,13 +38,6 @@ using namespace sluice;
 namespace fs = std::filesystem;
 
 constexpr size_t block_bytes = size_t{8} << 20;  // generated and written at once
-
-struct PlannedTensor {
-    std::string name, dtype;
-    std::vector<uint64_t> shape;
-    Storage storage;
-    uint64_t offset = 0, bytes = 0;  // in the data area
-};
 
 struct Shard {
     std::string file;
@@ -87,85 +80,6 @@ uint64_t element_bytes(Storage storage) {
     return storage == Storage::f32 ? 4 : storage == Storage::bf16 ? 2 : 1;
 }
 
-// ---- values
-// --------------------------------------------------------------------------------------
-
-uint64_t mix(uint64_t x) {  // splitmix64: a counter in, 64 random bits out
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
-// The size of a tensor's values: 1 for norms (around 1), 1/sqrt(columns) for matrices.
-struct Values {
-    float center = 0, spread = 0;  // uniform in center +- spread
-    uint8_t scale = 127;           // E8M0 byte of scale tensors
-};
-
-// A scale tensor belongs to the weight of the same name; both know the row length.
-Values values_of(const PlannedTensor& t, uint64_t columns) {
-    Values v;
-    double target = 1 / std::sqrt(static_cast<double>(columns));
-    // Root mean square of random codes: E2M1 nibbles 2.9, the E4M3 codes used here 1.1.
-    bool fp4 = contains(t.name, ".ffn.experts.");
-    v.scale = static_cast<uint8_t>(127 + std::lround(std::log2(target / (fp4 ? 2.9 : 1.1))));
-    if (contains(t.name, "engram.embed")) v.scale = 127;
-    if (contains(t.name, "norm")) {
-        v.center = 1, v.spread = 0.1f;
-    } else if (contains(t.name, "_scale") || contains(t.name, "_weight")) {
-        v.center = 1, v.spread = 0.1f;  // hyper-connection scales, Engram gates
-    } else if (t.shape.size() == 1) {
-        v.spread = 0.1f;  // biases, sinks
-    } else {
-        v.spread = static_cast<float>(target * std::sqrt(3.0));
-    }
-    if (t.name == "embed.weight") v.spread = 1;
-    return v;
-}
-
-float uniform(uint32_t bits, const Values& v) {
-    return v.center + v.spread * (static_cast<float>(bits >> 8) * 0x1p-23f - 1.0f);
-}
-
-uint16_t bf16_bits(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    return static_cast<uint16_t>((bits + 0x8000) >> 16);
-}
-
-// `count` bytes of a tensor from byte `at` (a multiple of 8) on; `key` is the tensor's own.
-void fill(const PlannedTensor& t, const Values& v, uint64_t key, uint64_t at, std::byte* out,
-          size_t count) {
-    if (t.storage == Storage::e8m0) {
-        std::memset(out, v.scale, count);
-        return;
-    }
-    for (size_t i = 0; i < count; i += 8) {
-        uint64_t bits = mix(key + (at + i) / 8);
-        uint64_t word = bits;
-        if (t.storage == Storage::fp8) {
-            // Exponents around 1, any sign and mantissa: never NaN.
-            word = (bits & 0x8f8f8f8f8f8f8f8fu) | 0x3030303030303030u;
-        } else if (t.storage == Storage::bf16) {
-            word = 0;
-            for (int k = 0; k < 4; k++) {
-                auto part = static_cast<uint32_t>(bits >> (16 * k)) << 16;
-                word |= uint64_t{bf16_bits(uniform(part, v))} << (16 * k);
-            }
-        } else if (t.storage == Storage::f32) {
-            float pair[2] = {uniform(static_cast<uint32_t>(bits), v),
-                             uniform(static_cast<uint32_t>(bits >> 32), v)};
-            std::memcpy(&word, pair, 8);
-        }
-        std::memcpy(out + i, &word, std::min<size_t>(8, count - i));
-    }
-}
-
 // ---- layout
 // --------------------------------------------------------------------------------------
 
@@ -177,10 +91,12 @@ PlannedTensor planned(std::string name, Storage storage, std::vector<uint64_t> s
 
 std::vector<Shard> plan_shards(const ModelConfig& config, const ModelDescription& model) {
     Weights weights;
-    std::map<int, std::vector<PlannedTensor>> groups;  // -2: embedding, -1: head, else the layer
+    // As released: embedding, layers, head and last norm, the Engrams.
+    std::map<int, std::vector<PlannedTensor>> groups;
     for (const auto& spec : model.describe(config, weights)) {
-        int group = spec.name == "embed.weight" ? -2 : -1;
+        int group = spec.name == "embed.weight" ? -1 : config.layers;
         if (spec.name.rfind("layers.", 0) == 0) group = std::atoi(spec.name.c_str() + 7);
+        if (contains(spec.name, ".engram.")) group += config.layers + 1;
         groups[group].push_back(planned(spec.name, spec.storage, spec.shape));
     }
     auto shapes = expert_shapes(config);
@@ -223,30 +139,36 @@ std::string header_text(const Shard& shard) {
     return text;
 }
 
-// Row length in elements: what the scale of values depends on.
-std::map<std::string, uint64_t> columns_of(const std::vector<Shard>& shards) {
-    std::map<std::string, uint64_t> out;
-    for (const auto& shard : shards) {
-        for (const auto& t : shard.tensors) {
-            uint64_t last = t.shape.back();
-            if (t.storage == Storage::fp4) last *= 2;
-            if (t.storage == Storage::e8m0) last *= 32;
-            out[t.name] = last;
-        }
-    }
-    return out;
-}
-
 // ---- writing and checking
 // ------------------------------------------------------------------------
 
+// An open shard; its header is written or compared when it is opened.
+struct OpenShard {
+    int fd = -1;
+    std::string path;
+    uint64_t data_at = 0;
+};
+
+// One tensor's values from `at` on: what a thread makes at a time.
+struct Job {
+    const OpenShard* shard;
+    const PlannedTensor* tensor;
+    uint64_t at;
+    size_t size;
+};
+
+bool complain(const std::string& path, const std::string& what) {
+    return std::fprintf(stderr, "%s: %s\n", path.c_str(), what.c_str()), false;
+}
+
 bool whole(ssize_t (*call)(int, std::byte*, size_t, off_t), int fd, std::byte* data, size_t size,
-           off_t offset) {
+           uint64_t offset) {
     while (size > 0) {
-        ssize_t count = call(fd, data, size, offset);
+        ssize_t count = call(fd, data, size, static_cast<off_t>(offset));
         if (count < 0 && errno == EINTR) continue;
+        if (count == 0) errno = EIO;
         if (count <= 0) return false;
-        data += count, offset += count, size -= static_cast<size_t>(count);
+        data += count, offset += static_cast<uint64_t>(count), size -= static_cast<size_t>(count);
     }
     return true;
 }
@@ -258,56 +180,92 @@ ssize_t get(int fd, std::byte* data, size_t size, off_t offset) {
     return ::pread(fd, data, size, offset);
 }
 
-// One shard, block by block; verify compares instead of writing.
-bool run_shard(const fs::path& folder, const Shard& shard,
-               const std::map<std::string, uint64_t>& columns, uint64_t seed, bool verify) {
-    std::string path = (folder / shard.file).string();
-    int fd = ::open(path.c_str(), verify ? O_RDONLY : O_RDWR | O_CREAT | O_TRUNC, 0644);
-    if (fd < 0) return std::fprintf(stderr, "%s: %s\n", path.c_str(), std::strerror(errno)), false;
-    std::vector<std::byte> made(block_bytes), found(verify ? block_bytes : 0);
-    bool good = true;
-    auto step = [&](size_t size, off_t offset) {
-        good = good &&
-               whole(verify ? get : put, fd, verify ? found.data() : made.data(), size, offset);
-        good = good && (!verify || std::memcmp(made.data(), found.data(), size) == 0);
-    };
-    std::string header = header_text(shard);
-    uint64_t length = header.size();
-    made.resize(std::max(made.size(), header.size() + 8));
-    if (verify) found.resize(made.size());
-    std::memcpy(made.data(), &length, 8);
-    std::memcpy(made.data() + 8, header.data(), header.size());
-    step(header.size() + 8, 0);
-    for (const auto& t : shard.tensors) {
-        Values values = values_of(t, columns.at(t.name));
-        uint64_t key = mix(seed ^ checksum(t.name.data(), t.name.size()));
-        for (uint64_t at = 0; at < t.bytes && good; at += block_bytes) {
-            size_t size = static_cast<size_t>(std::min<uint64_t>(block_bytes, t.bytes - at));
-            fill(t, values, key, at, made.data(), size);
-            step(size, static_cast<off_t>(8 + header.size() + t.offset + at));
-        }
-        if (!good)
-            std::fprintf(stderr, "%s: %s: %s\n", path.c_str(), t.name.c_str(),
-                         verify ? "differs" : std::strerror(errno));
-        if (!good) break;
+// Writes `made`, or, to verify, compares the file's bytes with it.
+bool step(const OpenShard& shard, const char* what, std::span<std::byte> made, uint64_t offset,
+          bool verify) {
+    thread_local std::vector<std::byte> found;
+    std::byte* data = made.data();
+    if (verify) {
+        found.resize(std::max(found.size(), made.size()));
+        data = found.data();
     }
-    return ::close(fd) == 0 && good;
+    if (!whole(verify ? get : put, shard.fd, data, made.size(), offset))
+        return complain(shard.path, cat(what, ": ", std::strerror(errno)));
+    if (verify && std::memcmp(data, made.data(), made.size()) != 0) {
+        auto at = std::mismatch(made.begin(), made.end(), data).first - made.begin();
+        return complain(shard.path, cat(what, ": differs from byte ",
+                                        offset + static_cast<uint64_t>(at), " of the file on"));
+    }
+    return true;
 }
 
-bool run_shards(const fs::path& folder, const std::vector<Shard>& shards, uint64_t seed,
-                bool verify) {
-    auto columns = columns_of(shards);
+bool open_shard(const fs::path& folder, const Shard& shard, bool verify, OpenShard& out) {
+    std::string header = header_text(shard);
+    uint64_t length = header.size();
+    out.data_at = 8 + length;
+    out.path = (folder / shard.file).string();
+    out.fd = ::open(out.path.c_str(), verify ? O_RDONLY : O_RDWR | O_CREAT | O_TRUNC, 0644);
+    if (out.fd < 0) return complain(out.path, std::strerror(errno));
+    const PlannedTensor& last = shard.tensors.back();
+    uint64_t size = out.data_at + last.offset + last.bytes;
+    off_t found = verify ? ::lseek(out.fd, 0, SEEK_END) : static_cast<off_t>(size);
+    if (found != static_cast<off_t>(size))
+        return complain(out.path, cat("has ", found, " bytes, not ", size));
+    std::vector<std::byte> made(out.data_at);
+    std::memcpy(made.data(), &length, 8);
+    std::memcpy(made.data() + 8, header.data(), header.size());
+    return step(out, "header", made, 0, verify);
+}
+
+bool run_jobs(const std::vector<Job>& jobs, const Shape& shape, bool verify) {
     std::atomic<size_t> next{0};
     std::atomic<bool> good{true};
+    auto work = [&] {
+        std::vector<std::byte> made(block_bytes);
+        for (size_t n = next++; n < jobs.size() && good; n = next++) {
+            const Job& job = jobs[n];
+            const PlannedTensor& t = *job.tensor;
+            std::span<std::byte> part(made.data(), job.size);
+            fill(t, values_of(t, shape), job.at, part.data(), part.size());
+            uint64_t offset = job.shard->data_at + t.offset + job.at;
+            if (!step(*job.shard, t.name.c_str(), part, offset, verify)) good = false;
+        }
+    };
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++) {
-        threads.emplace_back([&] {
-            for (size_t n = next++; n < shards.size() && good; n = next++)
-                if (!run_shard(folder, shards[n], columns, seed, verify)) good = false;
-        });
-    }
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
+        threads.emplace_back(work);
     for (auto& thread : threads) thread.join();
     return good;
+}
+
+// What was written is on the drive when this returns, so that a benchmark does not race with it.
+bool close_shards(std::vector<OpenShard>& open, bool verify) {
+    bool good = true;
+    for (auto& shard : open) {
+        if (shard.fd < 0) continue;
+        bool done = verify || ::fdatasync(shard.fd) == 0;
+        done = ::close(shard.fd) == 0 && done;
+        if (!done) good = complain(shard.path, std::strerror(errno));
+    }
+    return good;
+}
+
+bool run_shards(const fs::path& folder, const std::vector<Shard>& shards, const Shape& shape,
+                bool verify) {
+    std::vector<OpenShard> open(shards.size());
+    std::vector<Job> jobs;
+    bool good = true;
+    for (size_t i = 0; i < shards.size() && good; i++) {
+        good = open_shard(folder, shards[i], verify, open[i]);
+        for (const auto& t : shards[i].tensors) {
+            for (uint64_t at = 0; at < t.bytes; at += block_bytes) {
+                auto size = static_cast<size_t>(std::min<uint64_t>(block_bytes, t.bytes - at));
+                jobs.push_back({&open[i], &t, at, size});
+            }
+        }
+    }
+    good = good && run_jobs(jobs, shape, verify);
+    return close_shards(open, verify) && good;
 }
 
 bool write_text(const fs::path& path, const std::string& text) {
@@ -316,6 +274,25 @@ bool write_text(const fs::path& path, const std::string& text) {
     file.close();
     if (!file) std::fprintf(stderr, "%s: cannot be written\n", path.c_str());
     return static_cast<bool>(file);
+}
+
+bool same_text(const fs::path& path, const std::string& wanted) {
+    auto found = read_text(path, wanted.size() + 1);
+    if (!found) return complain(path.string(), found.error().message);
+    return *found == wanted || complain(path.string(), "differs");
+}
+
+// Makes the folder and says so before, not after, minutes of writing when it cannot hold the model.
+bool room_for(const fs::path& folder, uint64_t bytes) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    fs::space_info space = error ? fs::space_info{} : fs::space(folder, error);
+    if (error) return complain(folder.string(), error.message());
+    uint64_t there = space.available;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors") there += entry.file_size(error);
+    return there >= bytes || complain(folder.string(), cat("needs ", size_text(bytes), ", has ",
+                                                           size_text(there), " free"));
 }
 
 std::string index_text(const std::vector<Shard>& shards, uint64_t total) {
@@ -373,6 +350,12 @@ void add_options(CLI::App& app, Shape& s) {
     number("--index-dim", s.index_dim), number("--index-topk", s.index_topk);
     number("--context", s.context), number("--engram-vocab", s.engram_vocab);
     number("--engram-heads", s.engram_heads), number("--engram-dim", s.engram_dim);
+    app.add_option("--skew", s.skew,
+                   "Popularity of an expert falls with its rank to this power (0: all alike)")
+        ->check(CLI::Range(0.0, 4.0));
+    app.add_option("--locality", s.locality,
+                   "Doublings of what attention adds: consecutive tokens choose more alike")
+        ->check(CLI::Range(0, 8));
     app.add_option("--seed", s.seed);
 }
 
@@ -390,16 +373,16 @@ int run(const Shape& shape, const fs::path& out, const fs::path& tokenizer, bool
     uint64_t total = 0;
     for (const auto& shard : shards)
         for (const auto& tensor : shard.tensors) total += tensor.bytes;
-    std::error_code error;
-    fs::create_directories(out, error);
-    if (!verify) {
-        fs::copy_file(tokenizer / "tokenizer.json", out / "tokenizer.json",
-                      fs::copy_options::overwrite_existing, error);
-        bool written = !error && write_text(out / "config.json", *text) &&
-                       write_text(out / "model.safetensors.index.json", index_text(shards, total));
-        if (!written) return 1;
-    }
-    if (!run_shards(out, shards, shape.seed, verify)) return 1;
+    if (!verify && !room_for(out, total)) return 1;
+    auto words = read_text(tokenizer / "tokenizer.json", uint64_t{64} << 20);
+    if (!words) return say(words.error());
+    const std::pair<const char*, std::string> texts[] = {
+        {"config.json", *text},
+        {"model.safetensors.index.json", index_text(shards, total)},
+        {"tokenizer.json", *words}};
+    for (const auto& [name, wanted] : texts)
+        if (!(verify ? same_text(out / name, wanted) : write_text(out / name, wanted))) return 1;
+    if (!run_shards(out, shards, shape, verify)) return 1;
     std::printf("%s: %zu shards, %s%s\n", out.c_str(), shards.size(), size_text(total).c_str(),
                 verify ? ", as the seed says" : "");
     return 0;
