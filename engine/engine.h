@@ -30,6 +30,7 @@ struct EngineOptions {
     CpuIsa isa = CpuIsa::automatic;
     int threads = 0;
     IoEngine io = IoEngine::automatic;
+    std::vector<DrivePace> paces;  // of a paced io: one for all drives, or one each, in order given
     uint32_t ring_depth = 64;
     ExpertTuning tuning;
     uint64_t ram = 0;                     // bytes; 0: default_ram_budget()

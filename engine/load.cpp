@@ -107,7 +107,12 @@ Result<void> open_backend(Loaded& loaded) {
 Result<void> open_ring(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     const EngineOptions& o = rt.options;
-    auto choice = make_ring_engine({.engine = o.io, .depth = o.ring_depth});
+    if (o.paces.size() > 1 && o.paces.size() != rt.checkpoint.drives()) {
+        return fail(Code::usage, cat("--io paced names ", o.paces.size(), " drives, the model has ",
+                                     rt.checkpoint.drives(),
+                                     " (folders given by -m); one rate is every drive's"));
+    }
+    auto choice = make_ring_engine({.engine = o.io, .depth = o.ring_depth, .paces = o.paces});
     if (!choice) return tl::unexpected(choice.error());
     const auto& shards = rt.checkpoint.shards();
     const bool direct = std::all_of(shards.begin(), shards.end(), [](const File& file) {

@@ -72,6 +72,7 @@ class CheckpointOpener {
  private:
     struct Shard {
         fs::path path;
+        uint32_t drive = 0;  // of folders_
         File file;
         SafetensorsHeader header;
         std::optional<Error> error;
@@ -226,12 +227,13 @@ Result<void> CheckpointOpener::find_shards() {
     bool dangling = false;
     for (const std::string& name : index_.files) {
         Shard shard;
-        for (const ModelFolder& folder : folders_) {
-            const fs::path path = folder.path / name;
+        for (uint32_t drive = 0; drive < folders_.size(); drive++) {
+            const fs::path path = folders_[drive].path / name;
             dangling = dangling || (is_entry(path) && !is_there(path));
             if (!is_there(path)) continue;
             if (shard.path.empty()) {
                 shard.path = path;
+                shard.drive = drive;
             } else {
                 twice.push_back(path.string());
             }
@@ -263,6 +265,7 @@ void CheckpointOpener::read_shard(Shard& shard) const {
         return;
     }
     shard.file = std::move(*file);
+    shard.file.set_drive(shard.drive);
     auto header = read_safetensors_header(shard.file);
     if (!header) {
         shard.error = std::move(header).error();
@@ -438,6 +441,7 @@ Result<Checkpoint> CheckpointOpener::open() {
     note_strays();
     note_numbers();
     note_total();
+    out_.drives_ = static_cast<uint32_t>(folders_.size());
     for (Shard& shard : shards_) out_.shards_.push_back(std::move(shard.file));
     return std::move(out_);
 }

@@ -52,6 +52,9 @@ class Checkpoint {
     const std::vector<Tensor>& tensors() const { return tensors_; }
     const std::vector<File>& shards() const { return shards_; }
 
+    // Folders given: each is taken for a drive of its own, File::drive() of its shards.
+    uint32_t drives() const { return drives_; }
+
     const std::string& config_text() const { return config_text_; }
     // Empty when the folder has none.
     const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
@@ -67,6 +70,7 @@ class Checkpoint {
     std::vector<Tensor> tensors_;                             // by shard, then by offset
     std::unordered_map<std::string_view, uint32_t> by_name_;  // views into tensors_
     std::vector<File> shards_;
+    uint32_t drives_ = 1;
     std::string config_text_;
     std::filesystem::path tokenizer_path_, generation_config_path_;
     ModelFolder home_;  // the first one

@@ -163,6 +163,7 @@ File::File(File&& other) noexcept
       access_(other.access_),
       fell_back_(other.fell_back_),
       alignment_(other.alignment_),
+      drive_(other.drive_),
       identity_(other.identity_),
       path_(std::move(other.path_)) {}
 
@@ -171,6 +172,7 @@ File& File::operator=(File&& other) noexcept {
     access_ = other.access_;
     fell_back_ = other.fell_back_;
     alignment_ = other.alignment_;
+    drive_ = other.drive_;
     identity_ = other.identity_;
     path_ = std::move(other.path_);
     return *this;

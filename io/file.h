@@ -37,6 +37,9 @@ class File {
     const FileIdentity& identity() const { return identity_; }
     const std::filesystem::path& path() const { return path_; }
     Access access() const { return access_; }
+    // Which of the model's drives it is on: the number of the folder it was found in.
+    uint32_t drive() const { return drive_; }
+    void set_drive(uint32_t drive) { drive_ = drive; }
     uint32_t alignment() const { return alignment_; }  // of offset, length and memory; power of two
 
     // Reads exactly `length` bytes at `offset`, any alignment, through a bounce buffer where
@@ -60,6 +63,7 @@ class File {
     Access access_ = Access::buffered;
     bool fell_back_ = false;
     uint32_t alignment_ = 4096;
+    uint32_t drive_ = 0;
     FileIdentity identity_;
     std::filesystem::path path_;
 };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/memory.h"
+#include "io/ring_paced.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -25,6 +26,8 @@ constexpr uint32_t read_max = uint32_t{1} << 30;
 // of memory has a fifth of a second to find some.
 constexpr uint32_t tries_max = 200;
 constexpr uint32_t tries_fast = 20;
+// Enough to copy as fast as a few drives deliver, without taking every core for a moment.
+constexpr uint32_t paced_threads = 8;
 constexpr auto pause = std::chrono::milliseconds(1);
 
 double seconds(Clock::duration duration) {
@@ -93,7 +96,7 @@ void ReadRing::queue(const Read& read) {
     const uint64_t alignment = read.file->alignment();
     assert(read.offset % alignment == 0 && read.length % alignment == 0);
     assert(reinterpret_cast<uintptr_t>(read.to) % std::min<uint64_t>(alignment, page_size) == 0);
-    if (in_flight_ == 0) impl_->busy_since = Clock::now();
+    if (in_flight_ == 0) impl_->busy_since = impl_->engine->now();
     const uint32_t id = impl_->free_ids.back();
     impl_->free_ids.pop_back();
     impl_->slots[id] = {.read = read, .begin = 0, .done = 0, .tries = 0};
@@ -110,7 +113,8 @@ void ReadRing::resubmit(uint32_t id) {
                               .offset = read.offset + slot.begin,
                               .to = read.to + slot.begin,
                               .length = read.length - slot.begin,
-                              .id = id});
+                              .id = id,
+                              .drive = read.file->drive()});
 }
 
 Result<void> ReadRing::submit() {
@@ -130,9 +134,9 @@ Result<size_t> ReadRing::reap(bool wait) {
     size_t finished = 0;
     while (in_flight_ > 0) {
         const bool block = wait && finished == 0;
-        const auto before = Clock::now();
+        const auto before = impl_->engine->now();
         const auto reaped = impl_->engine->reap(impl_->done, block);
-        const auto after = Clock::now();
+        const auto after = impl_->engine->now();
         if (!reaped) {
             impl_->broken = reaped.error();
             return tl::unexpected(reaped.error());
@@ -208,7 +212,7 @@ Result<RingChoice> make_ring_engine(const RingOptions& options) {
         return fail(Code::usage, cat("reads in flight: ", options.depth, " is not within 1..4096"));
     }
     RingChoice choice;
-    if (options.engine != IoEngine::threads) {
+    if (options.engine == IoEngine::automatic || options.engine == IoEngine::uring) {
         auto uring = make_uring_engine(options);
         if (uring) {
             choice.engine = std::move(*uring);
@@ -217,9 +221,16 @@ Result<RingChoice> make_ring_engine(const RingOptions& options) {
         if (options.engine == IoEngine::uring) return tl::unexpected(std::move(uring).error());
         choice.cause = std::move(uring).error().message;
     }
-    auto threads = make_threads_engine(options);
+    RingOptions pool = options;
+    if (options.engine == IoEngine::paced && pool.threads == 0) pool.threads = paced_threads;
+    auto threads = make_threads_engine(pool);
     if (!threads) return tl::unexpected(std::move(threads).error());
     choice.engine = std::move(*threads);
+    if (options.engine == IoEngine::paced) {
+        if (options.paces.empty()) return fail(Code::usage, "a paced drive needs a rate");
+        choice.engine =
+            std::make_unique<PacedEngine>(std::move(choice.engine), options.paces, options.depth);
+    }
     return choice;
 }
 

@@ -1,5 +1,6 @@
-// Reads in flight: queue them, reap them in any order. One interface, three engines: io_uring,
-// a pool of threads with pread, and (tests) a simulated drive.
+// Reads in flight: queue them, reap them in any order. One interface, several engines: io_uring,
+// a pool of threads with pread, a paced drive over either (ring_paced.h), and (tests) a simulated
+// one.
 //
 // What a finished read is: all its bytes are there. Short reads go on where they stopped, EINTR and
 // EAGAIN are asked again, a read over end-of-file delivers up to it and is complete when it
@@ -9,12 +10,14 @@
 // One thread makes the ring, queues and reaps (the engine's). No allocation after construction.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "io/error.h"
 #include "io/file.h"
@@ -53,6 +56,7 @@ class RingEngine {
         std::byte* to;
         uint32_t length;
         uint32_t id;
+        uint32_t drive = 0;  // the file's
     };
     struct RawDone {
         uint32_t id;
@@ -60,6 +64,10 @@ class RingEngine {
     };
     virtual ~RingEngine() = default;
     virtual const char* name() const = 0;
+    // By which times of reads are taken; not the steady clock's where time is simulated.
+    virtual std::chrono::steady_clock::time_point now() const {
+        return std::chrono::steady_clock::now();
+    }
     // Both may register what they are given, and go on without where that is refused.
     virtual Result<void> add_file(int fd) = 0;
     virtual Result<void> add_memory(std::span<std::byte> memory) = 0;
@@ -69,12 +77,20 @@ class RingEngine {
     virtual Result<size_t> reap(std::span<RawDone> out, bool wait) = 0;
 };
 
-enum class IoEngine { automatic, uring, threads };
+enum class IoEngine { automatic, uring, threads, paced };
+
+// A drive to be played: see ring_paced.h.
+struct DrivePace {
+    double bytes_s = 0;
+    double latency_s = 0;
+    bool operator==(const DrivePace&) const = default;
+};
 
 struct RingOptions {
     IoEngine engine = IoEngine::automatic;
-    uint32_t depth = 64;   // reads in flight at the most, 1..4096
-    uint32_t threads = 0;  // of the thread engine; 0: depth, at most 32
+    uint32_t depth = 64;                // reads in flight at the most, 1..4096
+    uint32_t threads = 0;               // of the thread engine; 0: depth, at most 32
+    std::vector<DrivePace> paces = {};  // of the paced engine: one for all drives, or one each
 };
 
 struct RingChoice {
@@ -84,7 +100,8 @@ struct RingChoice {
     std::string cause;
 };
 // automatic falls back to threads and says why in `cause`; uring asked for by name is an error
-// then. Each engine is proved by one read before it is returned.
+// then. Each engine is proved by one read before it is returned. paced reads with threads: files in
+// memory, its usual ground, are copied by whoever reads them, and that must not be the caller.
 Result<RingChoice> make_ring_engine(const RingOptions& options);
 Result<std::unique_ptr<RingEngine>> make_uring_engine(const RingOptions& options);
 Result<std::unique_ptr<RingEngine>> make_threads_engine(const RingOptions& options);

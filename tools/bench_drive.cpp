@@ -172,7 +172,8 @@ Result<void> map_experts(EngineReads& out, const EngineOptions& options) {
 }
 
 Result<std::string> start_reader(EngineReads& out, const EngineOptions& options) {
-    auto choice = make_ring_engine({options.io, options.ring_depth, 0});
+    auto choice = make_ring_engine(
+        {.engine = options.io, .depth = options.ring_depth, .paces = options.paces});
     if (!choice) return tl::unexpected(choice.error());
     out.ring = std::make_unique<ReadRing>(std::move(choice->engine), options.ring_depth);
     for (const auto& shard : out.checkpoint.shards()) {

@@ -245,7 +245,7 @@ class Chat {
         if (options_.quiet) return;
         const char* dim = terminal_.color ? "\x1b[2m" : "";
         const char* plain = terminal_.color ? "\x1b[0m" : "";
-        std::fprintf(stderr, "%s%s%s\n", dim, speed_line(answer).c_str(), plain);
+        std::fprintf(stderr, "%s%s%s\n", dim, speed_line(answer, run_.facts).c_str(), plain);
     }
 
     Options options_;

@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/model_folder.h"
+#include "io/ring_paced.h"
 #include "io/text.h"
 #include "tools/numbers.h"
 #include "tools/signals.h"
@@ -127,6 +128,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.facts.model = model_name(*folder);
     run.facts.device = run.engine->device_name();
     run.facts.io_name = run.engine->io_name();
+    run.facts.pace = paces_text(options.engine.paces);
     run.facts.context = run.engine->options().context;
     run.facts.expert_bytes = run.engine->expert_bytes();
     run.facts.end_tokens = run.engine->config().end_tokens;

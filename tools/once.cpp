@@ -70,7 +70,7 @@ void tell(const Answer& answer, const RunFacts& facts, const Options& options) {
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer turns in a circle\n", stderr);
     if (options.stats || options.show_timings)
-        std::fprintf(stderr, "%s\n", speed_line(answer).c_str());
+        std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "cache/policy.h"
 #include "cache/predictor.h"
+#include "io/ring_paced.h"
 #include "io/text.h"
 #include "tools/stop_matcher.h"
 
@@ -230,6 +231,18 @@ Outcome set_isa(Options& o, const Setting& s) {
 }
 
 Outcome set_io(Options& o, const Setting& s) {
+    constexpr std::string_view paced = "paced:";
+    o.engine.paces.clear();
+    if (text_of(s).starts_with(paced)) {
+        auto paces = parse_paces(std::string_view(text_of(s)).substr(paced.size()));
+        if (!paces) return within(s.source, paces.error());
+        o.engine.io = IoEngine::paced;
+        o.engine.paces = std::move(*paces);
+        return {};
+    }
+    if (text_of(s) == "paced") {
+        return fail(Code::usage, s.source + ": paced needs a rate, like paced:8.8GB,80us");
+    }
     return store_choice<IoEngine>(o.engine.io, s,
                                   {{"auto", IoEngine::automatic},
                                    {"uring", IoEngine::uring},

@@ -82,7 +82,10 @@ constexpr OptionSpec table[] = {
      "auto, cpu, cuda or cuda:N", set_device},
     {"--cpu-isa", "NAME", Takes::one, runs_model | selftest_, true, g_machine,
      "auto, scalar, avx2 or avx512", set_isa},
-    {"--io", "NAME", Takes::one, runs_model, true, g_machine, "auto, uring or threads", set_io},
+    {"--io", "NAME", Takes::one, runs_model, true, g_machine,
+     "auto, uring, threads, or paced:RATE[,LATENCY]: play a slower drive, like paced:8.8GB,80us; "
+     "8.8GB+4.4GB: one a folder, in order",
+     set_io},
     {"--io-depth", "N", Takes::one, runs_model, true, g_machine, "Reads in flight (64)", set_depth},
     {"--expert-parts", "N", Takes::one, runs_model, true, g_machine,
      "Parallel reads an expert's range is cut in (2)", set_parts},

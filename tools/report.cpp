@@ -51,7 +51,7 @@ Limit limit_of(const RunStats& decode, uint64_t tokens, double decode_s) {
     return limit;
 }
 
-std::string speed_line(const Answer& answer) {
+std::string speed_line(const Answer& answer, const RunFacts& facts) {
     const RunStats& run = answer.decode;
     double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
     Limit limit = limit_of(run, answer.decoded(), answer.decode_s);
@@ -74,6 +74,7 @@ std::string speed_line(const Answer& answer) {
         line +=
             cat("; prefetch ", cache.prefetch_used, " used, ", cache.prefetch_wasted, " wasted");
     }
+    if (!facts.pace.empty()) line += cat("; drive paced to ", facts.pace);
     return line;
 }
 

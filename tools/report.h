@@ -23,6 +23,7 @@ Limit limit_of(const RunStats& decode, uint64_t tokens, double decode_s);
 
 struct RunFacts {  // of the run, not of one answer
     std::string model, device, io_name, mode;
+    std::string pace;  // of a paced drive, else empty
     double load_s = 0;
     uint64_t seed = 0;
     int32_t context = 0;
@@ -31,7 +32,7 @@ struct RunFacts {  // of the run, not of one answer
 };
 
 // One line: speed, limit and what binds, hit rate, bytes, prefetch.
-std::string speed_line(const Answer& answer);
+std::string speed_line(const Answer& answer, const RunFacts& facts);
 // Several lines for --stats and /stats.
 std::string stats_block(const Answer& answer, const RunFacts& facts);
 // The object of --json: {text, reasoning, finish_reason, usage, timings, cache, io, limit, seed,

@@ -56,6 +56,21 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("io: a paced drive, or several") {
+    Scene s;
+    const Options one = s.good({"m", "--io", "paced:8.8GB,80us"});
+    CHECK(one.engine.io == IoEngine::paced);
+    REQUIRE(one.engine.paces.size() == 1);
+    CHECK(one.engine.paces[0].bytes_s == 8.8e9);
+    CHECK(one.engine.paces[0].latency_s == doctest::Approx(80e-6));
+    const Options two = s.good({"m", "--io", "paced:512MiB+4.4GB,0.1ms"});
+    REQUIRE(two.engine.paces.size() == 2);
+    CHECK(two.engine.paces[0] == DrivePace{512.0 * 1024 * 1024, 0});
+    CHECK(two.engine.paces[1].bytes_s == 4.4e9);
+    CHECK(two.engine.paces[1].latency_s == doctest::Approx(1e-4));
+    CHECK(s.good({"m", "--io", "uring"}).engine.paces.empty());
+}
+
 TEST_CASE("model: positional, -m, again and again") {
     Scene s;
     CHECK(s.good({"m1"}).engine.locations == std::vector<std::string>{"m1"});
@@ -226,6 +241,15 @@ TEST_CASE("edge values: accepted exactly, or refused with flag, value and range"
                                                                       {"--device", "cuda:x"},
                                                                       {"--cpu-isa", "sse"},
                                                                       {"--io", "aio"},
+                                                                      {"--io", "paced"},
+                                                                      {"--io", "paced:"},
+                                                                      {"--io", "paced:fast"},
+                                                                      {"--io", "paced:0"},
+                                                                      {"--io", "paced:8GB,80"},
+                                                                      {"--io", "paced:8GB,-1us"},
+                                                                      {"--io", "paced:8GB,1m"},
+                                                                      {"--io", "paced:8GB,11s"},
+                                                                      {"--io", "paced:8GB+"},
                                                                       {"--reasoning", "maybe"},
                                                                       {"--reasoning-effort", "0"},
                                                                       {"--reasoning-effort", "101"},

@@ -1,0 +1,28 @@
+// Time that passes only when it is waited for.
+#pragma once
+
+#include "io/ring_paced.h"
+
+namespace sluice {
+
+// The engine owns its clock; the test keeps a pointer.
+class SimClock final : public PaceClock {
+ public:
+    Time now() override { return time_; }
+    void wait_until(Time time) override {
+        if (time > time_) time_ = time;
+    }
+    void pass(double seconds) { wait_until(time_ + span(seconds)); }
+    double seconds() const {
+        return std::chrono::duration<double>(time_.time_since_epoch()).count();
+    }
+
+ private:
+    static std::chrono::steady_clock::duration span(double seconds) {
+        return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+            std::chrono::duration<double>(seconds));
+    }
+    Time time_{};
+};
+
+}  // namespace sluice
