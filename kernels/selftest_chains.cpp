@@ -48,8 +48,7 @@ Case chain_case(std::string name, int32_t rows_max, Build build) {
                      });
 }
 
-Case hyper_step(const char* name, bool expands, bool combines) {
-    constexpr int32_t dim = 160, n_max = 300;
+Case hyper_step(const char* name, bool expands, bool combines, int32_t dim, int32_t n_max) {
     Random random(31);
     auto h = random.halves((size_t)n_max * 4 * dim), x = random.halves((size_t)n_max * dim),
          w = random.halves(dim);
@@ -59,7 +58,7 @@ Case hyper_step(const char* name, bool expands, bool combines) {
     auto pre = random.floats((size_t)n_max * 4), fn = random.floats((size_t)24 * 4 * dim, 0.1f);
     auto base = random.floats(24), scale = random.floats(3);
     return chain_case(name, n_max, [=](auto& place, int32_t n) {
-        size_t rows = (size_t)n;
+        size_t rows = (size_t)n, width = (size_t)dim;
         HyperStep op{};
         bf16* to = expands ? place.template out<bf16>(rows * 4 * dim) : place.in(h);
         bf16* y = expands ? place.in(x) : nullptr;
@@ -85,14 +84,14 @@ Case hyper_step(const char* name, bool expands, bool combines) {
                     place.template out<uint8_t>(rows * dim / 32)};
         op.quant = {q, op.norm.y, n, dim};
         return Built<HyperStep>{op,
-                                {{op.norm.y, dim * 2},
-                                 {to, 8 * dim},
+                                {{op.norm.y, width * 2},
+                                 {to, 8 * width},
                                  {op.mix.pre, 16},
                                  {op.mix.post, 16},
                                  {op.mix.comb, 64},
-                                 {op.collapse.x, dim * 2},
-                                 {q.codes, dim},
-                                 {q.scales, dim / 32}}};
+                                 {op.collapse.x, width * 2},
+                                 {q.codes, width},
+                                 {q.scales, width / 32}}};
     });
 }
 
@@ -219,9 +218,10 @@ Case gate_up() {
 }  // namespace
 
 std::vector<Case> chain_cases() {
-    return {hyper_step("HyperStep", false, false),
-            hyper_step("HyperStep expand", true, false),
-            hyper_step("HyperStep combine", true, true),
+    return {hyper_step("HyperStep", false, false, 160, 300),
+            hyper_step("HyperStep expand", true, false, 160, 300),
+            hyper_step("HyperStep combine", true, true, 160, 300),
+            hyper_step("HyperStep combine 5120", true, true, 5120, 17),
             linear_pair(),
             latent_finish(false),
             latent_finish(true),

@@ -291,6 +291,8 @@ std::vector<Case> sparse_cases() {
             swiglu(),
             routed_expert(288, 160, most),
             routed_expert(5120, 96, 17),
+            routed_expert(1024, 768, 65),
+            routed_expert(5120, 2304, 5),
             expert_batch(256, 64, 300),
             combine()};
 }

@@ -83,8 +83,12 @@ class CudaBackend final : public Backend {
     Result<void> pin(std::span<std::byte> host) override;
     void upload_beside(void* device, const void* host, size_t bytes) override;
     uint64_t mark_uploads() override { return upload_marks_.record(uploads_); }
-    uint64_t mark_compute() override { return compute_marks_.record(compute_); }
+    uint64_t mark_compute() override {
+        after_kernel_ = false;
+        return compute_marks_.record(compute_);
+    }
     void compute_after_uploads(uint64_t mark) override {
+        after_kernel_ = false;
         if (mark) note(cudaStreamWaitEvent(compute_, upload_marks_.event(mark)), "wait");
     }
     void uploads_after_compute(uint64_t mark) override {
@@ -104,67 +108,67 @@ class CudaBackend final : public Backend {
     void clear_counters() override { counters_ = {}; }
 
     void run(const ActQuant& op) override {
-        start("ActQuant", [&] { cuda::launch(op, compute_); });
+        start("ActQuant", [&] { cuda::launch(op, lane()); });
     }
     void run(const RopeRequant& op) override {
-        start("RopeRequant", [&] { cuda::launch(op, compute_); });
+        start("RopeRequant", [&] { cuda::launch(op, lane()); });
     }
     void run(const RmsNorm& op) override {
-        start("RmsNorm", [&] { cuda::launch(op, compute_); });
+        start("RmsNorm", [&] { cuda::launch(op, lane()); });
     }
     void run(const LinearFp8& op) override {
-        start("LinearFp8", [&] { cuda::launch(op, compute_); });
+        start("LinearFp8", [&] { cuda::launch(op, lane()); });
     }
     void run(const LinearBf16& op) override {
-        start("LinearBf16", [&] { cuda::launch(op, compute_); });
+        start("LinearBf16", [&] { cuda::launch(op, lane()); });
     }
     void run(const GroupedOutput& op) override {
-        start("GroupedOutput", [&] { cuda::launch(op, compute_); });
+        start("GroupedOutput", [&] { cuda::launch(op, lane()); });
     }
     void run(const HyperMix& op) override {
-        need("HyperMix", cuda::hyper_workspace(op.n));
-        start("HyperMix", [&] { cuda::launch(op, work_, compute_); });
+        need("HyperMix", cuda::hyper_workspace(op.n, op.dim));
+        start("HyperMix", [&] { cuda::launch(op, work_, lane()); });
     }
     void run(const HyperCollapse& op) override {
-        start("HyperCollapse", [&] { cuda::launch(op, compute_); });
+        start("HyperCollapse", [&] { cuda::launch(op, lane()); });
     }
     void run(const HyperExpand& op) override {
-        start("HyperExpand", [&] { cuda::launch(op, compute_); });
+        start("HyperExpand", [&] { cuda::launch(op, lane()); });
     }
     void run(const SparseAttention& op) override {
         need("SparseAttention", cuda::attention_workspace(op.heads, op.window, op.k));
-        start("SparseAttention", [&] { cuda::launch(op, work_, compute_); });
+        start("SparseAttention", [&] { cuda::launch(op, work_, lane()); });
     }
     void run(const WindowStore& op) override {
-        start("WindowStore", [&] { cuda::launch(op, compute_); });
+        start("WindowStore", [&] { cuda::launch(op, lane()); });
     }
     void run(const CompressPool& op) override {
-        start("CompressPool", [&] { cuda::launch(op, compute_); });
+        start("CompressPool", [&] { cuda::launch(op, lane()); });
     }
     void run(const IndexTopk& op) override {
         need("IndexTopk", cuda::index_workspace(op.n, op.rows));
-        start("IndexTopk", [&] { cuda::launch(op, work_, compute_); });
+        start("IndexTopk", [&] { cuda::launch(op, work_, lane()); });
     }
     void run(const ScaleBf16& op) override {
-        start("ScaleBf16", [&] { cuda::launch(op, compute_); });
+        start("ScaleBf16", [&] { cuda::launch(op, lane()); });
     }
     void run(const EngramGather& op) override {
-        start("EngramGather", [&] { cuda::launch(op, compute_); });
+        start("EngramGather", [&] { cuda::launch(op, lane()); });
     }
     void run(const EngramGate& op) override {
-        start("EngramGate", [&] { cuda::launch(op, compute_); });
+        start("EngramGate", [&] { cuda::launch(op, lane()); });
     }
     void run(const Route& op) override {
         need("Route", cuda::route_workspace(op.n, op.gate.rows));
-        start("Route", [&] { cuda::launch(op, work_, compute_); });
+        start("Route", [&] { cuda::launch(op, work_, lane()); });
     }
     void run(const Swiglu& op) override {
-        start("Swiglu", [&] { cuda::launch(op, compute_); });
+        start("Swiglu", [&] { cuda::launch(op, lane()); });
     }
     void run(const RoutedExpert& op) override {
         need("RoutedExpert",
              cuda::expert_workspace(op.count, op.expert.w1.cols, op.expert.w1.rows));
-        start("RoutedExpert", [&] { cuda::launch(op, work_, compute_); });
+        start("RoutedExpert", [&] { cuda::launch(op, work_, lane()); });
     }
     void run(const RoutedExpertBatch& op) override {
         for (int32_t i = 0; i < op.count; ++i) {
@@ -172,32 +176,32 @@ class CudaBackend final : public Backend {
             need("RoutedExpert",
                  cuda::expert_workspace(item.count, item.expert.w1.cols, item.expert.w1.rows));
         }
-        start("RoutedExpertBatch", [&] { cuda::launch(op, work_, compute_); });
+        start("RoutedExpertBatch", [&] { cuda::launch(op, work_, lane()); });
     }
     void run(const Combine& op) override {
-        start("Combine", [&] { cuda::launch(op, compute_); });
+        start("Combine", [&] { cuda::launch(op, lane()); });
     }
 
     void run(const HyperStep& op) override {
-        need("HyperStep", cuda::hyper_workspace(op.mix.n));
-        chain("HyperStep", op, [&] { return cuda::launch(op, work_, compute_); });
+        need("HyperStep", cuda::hyper_workspace(op.mix.n, op.mix.dim));
+        chain("HyperStep", op, [&] { return cuda::launch(op, work_, lane()); });
     }
     void run(const LinearFp8Pair& op) override {
-        chain("LinearFp8Pair", op, [&] { return cuda::launch(op, compute_); });
+        chain("LinearFp8Pair", op, [&] { return cuda::launch(op, lane()); });
     }
     void run(const LatentFinish& op) override {
-        chain("LatentFinish", op, [&] { return cuda::launch(op, compute_); });
+        chain("LatentFinish", op, [&] { return cuda::launch(op, lane()); });
     }
     void run(const GroupedOutputQuant& op) override {
-        chain("GroupedOutputQuant", op, [&] { return cuda::launch(op, compute_); });
+        chain("GroupedOutputQuant", op, [&] { return cuda::launch(op, lane()); });
     }
     void run(const GateUp& op) override {
-        chain("GateUp", op, [&] { return cuda::launch(op, compute_); });
+        chain("GateUp", op, [&] { return cuda::launch(op, lane()); });
     }
     void run(const RotatedAttention& op) override {
         const SparseAttention& a = op.attention;
         need("RotatedAttention", cuda::attention_workspace(a.heads, a.window, a.k));
-        start("RotatedAttention", [&] { cuda::launch(op, work_, compute_); });
+        start("RotatedAttention", [&] { cuda::launch(op, work_, lane()); });
     }
 
  private:
@@ -215,6 +219,7 @@ class CudaBackend final : public Backend {
             failure_ = Error{Code::device, cat(what, " needs ", bytes,
                                                " bytes of scratch, reserved are ", work_.bytes)};
     }
+    cuda::Lane lane() { return {compute_, can_overlap_, &after_kernel_}; }
     template <class Launch>
     void start(std::string_view what, const Launch& launch) {
         if (failure_) return;
@@ -241,6 +246,7 @@ class CudaBackend final : public Backend {
 
     std::string name_;
     cudaStream_t compute_ = nullptr, uploads_ = nullptr;
+    bool can_overlap_ = false, after_kernel_ = false;  // cuda::Lane
     Marks compute_marks_, upload_marks_;
     std::byte* arena_ = nullptr;
     size_t size_ = 0, used_ = 0;
@@ -273,6 +279,7 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
         return within(cat(name_, ", this binary holds compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
                       code.error());
     shared_limit_ = props.sharedMemPerBlockOptin;
+    can_overlap_ = props.major >= 9;
     size_t free = 0, total = 0;
     if (auto read = check(cudaMemGetInfo(&free, &total), "free memory"); !read) return read;
     size_ = options.vram_budget ? options.vram_budget : (free > margin ? free - margin : 0);
@@ -340,7 +347,8 @@ Result<std::byte*> CudaBackend::allocate_shared(size_t bytes, std::string_view p
 uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
     size_t bytes = 0;
     for (size_t need :
-         {cuda::hyper_workspace(largest.n), cuda::index_workspace(largest.n, largest.index_rows),
+         {cuda::hyper_workspace(largest.n, largest.dim),
+          cuda::index_workspace(largest.n, largest.index_rows),
           cuda::route_workspace(largest.n, largest.experts),
           cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
           cuda::expert_workspace(largest.n, largest.dim, largest.inner)})
@@ -370,6 +378,7 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
 }
 
 void CudaBackend::upload(void* device, const void* host, size_t bytes) {
+    after_kernel_ = false;
     note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_), "upload");
     cudaPointerAttributes kind{};
     // Pageable memory is staged before the call returns; pinned memory is read later, so the caller
@@ -383,6 +392,7 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
 }
 
 Result<void> CudaBackend::download(void* host, const void* device, size_t bytes) {
+    after_kernel_ = false;
     note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_), "download");
     note(cudaStreamSynchronize(compute_), "download");
     ++counters_.waits;
@@ -391,12 +401,14 @@ Result<void> CudaBackend::download(void* host, const void* device, size_t bytes)
 }
 
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
+    after_kernel_ = false;
     note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_), "copy");
     ++counters_.launches;
 }
 
 void CudaBackend::copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                             size_t bytes, size_t rows) {
+    after_kernel_ = false;
     note(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, bytes, rows, cudaMemcpyDeviceToDevice,
                            compute_),
          "copy");
@@ -404,10 +416,12 @@ void CudaBackend::copy_rows(void* to, size_t to_pitch, const void* from, size_t 
 }
 
 void CudaBackend::fill_zero(void* device, size_t bytes) {
+    after_kernel_ = false;
     note(cudaMemsetAsync(device, 0, bytes, compute_), "fill");
 }
 
 Result<void> CudaBackend::synchronize() {
+    after_kernel_ = false;
     note(cudaStreamSynchronize(uploads_), "uploads");
     note(cudaStreamSynchronize(compute_), "compute");
     ++counters_.waits;

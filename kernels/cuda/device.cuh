@@ -23,6 +23,46 @@ struct Workspace {
     unsigned* tickets = nullptr;
 };
 
+// The compute stream. Where the card can (compute 9.0 and later), a kernel started through
+// launch_kernel() may begin while the kernel before it drains (programmatic dependent launch): what
+// it does before start_after_previous() reads nothing that is ever written after loading, that is,
+// weights. `after_kernel` is false while the last thing in the stream is no kernel, and then the
+// next one starts the plain way.
+struct Lane {
+    cudaStream_t stream = nullptr;
+    bool can_overlap = false;
+    bool* after_kernel = nullptr;
+    operator cudaStream_t() const { return stream; }
+};
+
+// Every kernel started through launch_kernel() calls it, all threads, before it reads or writes
+// what another kernel writes or reads.
+__device__ inline void start_after_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class... Parameters, class... Arguments>
+void launch_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared,
+                   const Lane& lane, const Arguments&... arguments) {
+    if (shared > 48 * 1024)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = lane.stream;
+    config.attrs = &overlap;
+    config.numAttrs = lane.can_overlap && *lane.after_kernel ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    if (lane.after_kernel) *lane.after_kernel = true;
+}
+
 template <class T>
 __host__ __device__ constexpr T ceil_div(T a, T b) {
     return (a + b - 1) / b;
@@ -71,6 +111,29 @@ __device__ inline void store_lane(float v, const QuantRows& out, int64_t at) {
     quantise_lane(v, &code, &scale);
     out.codes[at] = code;
     if (threadIdx.x % warp == 0) out.scales[at / 32] = scale;
+}
+
+// Four neighbouring values a lane, eight lanes a group of 32: the same codes and scales.
+__device__ inline void store_four(const float (&v)[4], const QuantRows& out, int64_t at) {
+    bool finite = true;
+    float a = 1e-4f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        finite = finite && is_finite(v[i]);
+        a = fmaxf(a, fabsf(v[i]));
+    }
+    bool bad = group_any<8>(!finite);
+    a = group_max<8>(a);
+    uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
+    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    uint32_t codes = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float q = fminf(fmaxf(v[i] * inverse, -448.0f), 448.0f);
+        codes |= (bad ? 0u : (uint32_t)float_to_e4m3(q)) << (8 * i);
+    }
+    *(uint32_t*)(out.codes + at) = codes;
+    if (threadIdx.x % 8 == 0) out.scales[at / 32] = byte;
 }
 
 // SwiGLU with its clamps, NaN kept, rounded to bf16. `weight` may be null.
@@ -196,35 +259,43 @@ __device__ inline void mma_s8(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2
 }
 
 // One launch function an operation, in stream order.
-void launch(const ActQuant& op, cudaStream_t stream);
-void launch(const RopeRequant& op, cudaStream_t stream);
-void launch(const RmsNorm& op, cudaStream_t stream);
-void launch(const LinearFp8& op, cudaStream_t stream);
-void launch(const LinearBf16& op, cudaStream_t stream);
-void launch(const GroupedOutput& op, cudaStream_t stream);
-void launch(const HyperMix& op, Workspace& work, cudaStream_t stream);
-bool launch(const HyperStep& op, Workspace& work, cudaStream_t stream);
-void launch(const HyperCollapse& op, cudaStream_t stream);
-void launch(const HyperExpand& op, cudaStream_t stream);
-void launch(const SparseAttention& op, Workspace& work, cudaStream_t stream);
-void launch(const WindowStore& op, cudaStream_t stream);
-void launch(const CompressPool& op, cudaStream_t stream);
-void launch(const IndexTopk& op, Workspace& work, cudaStream_t stream);
-void launch(const ScaleBf16& op, cudaStream_t stream);
-void launch(const EngramGather& op, cudaStream_t stream);
-void launch(const EngramGate& op, cudaStream_t stream);
-void launch(const Route& op, Workspace& work, cudaStream_t stream);
-void launch(const Swiglu& op, cudaStream_t stream);
-void launch(const RoutedExpert& op, Workspace& work, cudaStream_t stream);
-void launch(const RoutedExpertBatch& op, Workspace& work, cudaStream_t stream);
-void launch(const Combine& op, cudaStream_t stream);
+void launch(const ActQuant& op, Lane lane);
+void launch(const RopeRequant& op, Lane lane);
+void launch(const RmsNorm& op, Lane lane);
+void launch(const LinearFp8& op, Lane lane);
+void launch(const LinearBf16& op, Lane lane);
+void launch(const GroupedOutput& op, Lane lane);
+void launch(const HyperMix& op, Workspace& work, Lane lane);
+bool launch(const HyperStep& op, Workspace& work, Lane lane);
+void launch(const HyperCollapse& op, Lane lane);
+void launch(const HyperExpand& op, Lane lane);
+void launch(const SparseAttention& op, Workspace& work, Lane lane);
+void launch(const WindowStore& op, Lane lane);
+void launch(const CompressPool& op, Lane lane);
+void launch(const IndexTopk& op, Workspace& work, Lane lane);
+void launch(const ScaleBf16& op, Lane lane);
+void launch(const EngramGather& op, Lane lane);
+void launch(const EngramGate& op, Lane lane);
+void launch(const Route& op, Workspace& work, Lane lane);
+void launch(const Swiglu& op, Lane lane);
+void launch(const RoutedExpert& op, Workspace& work, Lane lane);
+void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane);
+void launch(const Combine& op, Lane lane);
+
+// One token row: false where the shape is not theirs, and nothing was done.
+bool launch_one(const LinearFp8& op, Lane lane);
+bool launch_one(const LinearBf16& op, Lane lane);
+bool launch_one(const GroupedOutput& op, Lane lane);
+bool launch_one(const LinearFp8Pair& op, Lane lane);
+bool launch_one(const GroupedOutputQuant& op, Lane lane);
+bool launch_one(const GateUp& op, Lane lane);
 
 // Chains: false where this shape has no single launch, and nothing was done.
-bool launch(const LinearFp8Pair& op, cudaStream_t stream);
-bool launch(const LatentFinish& op, cudaStream_t stream);
-bool launch(const GroupedOutputQuant& op, cudaStream_t stream);
-bool launch(const GateUp& op, cudaStream_t stream);
-void launch(const RotatedAttention& op, Workspace& work, cudaStream_t stream);
+bool launch(const LinearFp8Pair& op, Lane lane);
+bool launch(const LatentFinish& op, Lane lane);
+bool launch(const GroupedOutputQuant& op, Lane lane);
+bool launch(const GateUp& op, Lane lane);
+void launch(const RotatedAttention& op, Workspace& work, Lane lane);
 
 // Any kernel of this build: asks the runtime whether it has code for the card.
 const void* any_kernel();
@@ -234,7 +305,7 @@ const void* any_kernel();
 constexpr size_t shared_max = 99 * 1024;
 
 // Bytes of Workspace an operation needs at the most.
-size_t hyper_workspace(int n);
+size_t hyper_workspace(int n, int dim);
 size_t index_workspace(int n, int rows);
 size_t route_workspace(int n, int experts);
 size_t expert_workspace(int count, int dim, int inner);

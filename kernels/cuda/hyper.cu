@@ -5,98 +5,10 @@
 // ascending order and runs Sinkhorn. In a step each slice first expands its part of the streams,
 // and further blocks (one a token) expand for themselves what the collapse, the norm and the
 // quantisation need: they wait for nobody.
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/hyper.cuh"
 
 namespace sluice::cuda {
 namespace {
-
-constexpr int block = 256, slices = 20, tokens = 4, hc_max = 4;
-constexpr int rows_max = (2 + hc_max) * hc_max, sums = rows_max + 1;
-
-struct Partials {
-    float* sum;        // [group][slice][token][sums]
-    unsigned* ticket;  // [group], left at 0
-};
-
-// Reads the streams as they are after the step's combine and expand (either may be absent).
-struct Streams {
-    const bf16* h;
-    const bf16* x;
-    const bf16 *partial, *shared;  // x is their sum when partial is set
-    const float *post, *comb;
-    int hc, dim, k;
-
-    __device__ float sub_layer(int64_t row, int d) const {
-        if (!partial) return to_float(x[row * dim + d]);
-        float sum = 0.0f;
-        for (int i = 0; i < k; ++i) sum = sum + to_float(partial[(row * k + i) * dim + d]);
-        return round_bf16(sum + to_float(shared[row * dim + d]));
-    }
-    // Value d of every stream, as bf16 numbers.
-    __device__ void at(int64_t row, int d, float (&out)[hc_max]) const {
-        const bf16* streams = h + row * hc * dim + d;
-        float old[hc_max];
-#pragma unroll
-        for (int j = 0; j < hc_max; ++j)
-            old[j] = j < hc ? to_float(streams[(int64_t)j * dim]) : 0.0f;
-        if (!post) {
-#pragma unroll
-            for (int j = 0; j < hc_max; ++j) out[j] = old[j];
-            return;
-        }
-        const float* c = comb + row * hc * hc;
-        float y = sub_layer(row, d);
-#pragma unroll
-        for (int j = 0; j < hc_max; ++j) {
-            if (j >= hc) continue;
-            float s = c[j] * old[0];
-#pragma unroll
-            for (int i = 1; i < hc_max; ++i)
-                if (i < hc) s = s + c[i * hc + j] * old[i];
-            out[j] = round_bf16(post[row * hc + j] * y + s);
-        }
-    }
-};
-
-// Sum of v over k (or j) ascending for the lane's row (or column) of a hc x hc matrix held one
-// element a lane.
-__device__ inline float row_sum(float v, int hc) {
-    int first = threadIdx.x % warp / hc * hc;
-    float sum = 0.0f;
-    for (int k = 0; k < hc; ++k) sum = sum + __shfl_sync(0xffffffffu, v, (first + k) % warp);
-    return sum;
-}
-__device__ inline float column_sum(float v, int hc) {
-    int column = threadIdx.x % warp % hc;
-    float sum = 0.0f;
-    for (int j = 0; j < hc; ++j) sum = sum + __shfl_sync(0xffffffffu, v, (j * hc + column) % warp);
-    return sum;
-}
-
-// One warp a token: lane j * hc + k holds C[j][k].
-__device__ void sinkhorn(const HyperMix& op, const float* m, int64_t row) {
-    int hc = op.hc, lane = threadIdx.x % warp;
-    bool inside = lane < hc * hc;
-    if (lane < hc) {
-        op.pre[row * hc + lane] = sigmoid_f32(m[lane] * op.scale[0] + op.base[lane]) + op.hc_eps;
-        op.post[row * hc + lane] =
-            2.0f * sigmoid_f32(m[hc + lane] * op.scale[1] + op.base[hc + lane]);
-    }
-    int i = 2 * hc + lane;
-    float c = inside ? m[i] * op.scale[2] + op.base[i] : 0.0f;
-    float most = -INFINITY;
-    for (int k = 0; k < hc; ++k) {
-        float other = __shfl_sync(0xffffffffu, c, (lane / hc * hc + k) % warp);
-        most = other > most ? other : most;
-    }
-    c = exp_f32(c - most);
-    c = c / row_sum(c, hc) + op.hc_eps;
-    for (int step = 0; step < op.iterations; ++step) {
-        if (step > 0) c = c / (row_sum(c, hc) + op.hc_eps);
-        c = c / (column_sum(c, hc) + op.hc_eps);
-    }
-    if (inside) op.comb[row * hc * hc + lane] = c;
-}
 
 // The dots of one slice of the width for one token, to `out` [sums]; writes the slice's part of the
 // streams when `to` is set.
@@ -108,8 +20,9 @@ __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int6
 #pragma unroll
     for (int r = 0; r < sums; ++r) acc[r] = 0.0f;
     for (int d = begin + threadIdx.x; d < end; d += block) {
-        float x[hc_max];
-        in.at(row, d, x);
+        float values[1][hc_max];
+        in.at(row, d, values);
+        const float(&x)[hc_max] = values[0];
 #pragma unroll
         for (int j = 0; j < hc_max; ++j) {
             if (j >= op.hc) continue;
@@ -174,6 +87,7 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
 }
 
 __global__ void __launch_bounds__(block) hyper_mix_kernel(HyperMix op, Partials work) {
+    start_after_previous();
     Streams in{op.h, nullptr, nullptr, nullptr, nullptr, nullptr, op.hc, op.dim, 0};
     mix_block(op, in, nullptr, work);
 }
@@ -187,8 +101,9 @@ __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t r
     float sum = 0.0f;
 #pragma unroll 4
     for (int d = threadIdx.x; d < dim; d += block) {
-        float h[hc_max];
-        in.at(row, d, h);
+        float values[1][hc_max];
+        in.at(row, d, values);
+        const float(&h)[hc_max] = values[0];
         float acc = pre[0] * h[0];
 #pragma unroll
         for (int j = 1; j < hc_max; ++j)
@@ -213,48 +128,41 @@ __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t r
 
 __global__ void __launch_bounds__(block)
     hyper_step_kernel(__grid_constant__ const HyperStep op, Partials work) {
-    bool expands = op.expand.h != nullptr, combines = expands && op.combine.y != nullptr;
-    Streams in{expands ? op.expand.h : op.mix.h,
-               op.expand.x,
-               combines ? op.combine.partial : nullptr,
-               op.combine.shared,
-               expands ? op.expand.post : nullptr,
-               op.expand.comb,
-               op.mix.hc,
-               op.mix.dim,
-               op.combine.k};
-    if (blockIdx.x < slices)
-        return mix_block(op.mix, in, expands ? const_cast<bf16*>(op.mix.h) : nullptr, work);
+    start_after_previous();
+    Streams in = streams_of(op);
+    if (blockIdx.x < slices) return mix_block(op.mix, in, expanded_of(op), work);
     int64_t row = (int64_t)blockIdx.y * tokens + (blockIdx.x - slices);
     if (row < op.mix.n) collapse_block(op, in, row);
 }
 
 }  // namespace
 
-size_t hyper_workspace(int n) {
+size_t hyper_workspace(int n, int dim) {
     size_t groups = ceil_div(n, tokens);
-    return groups * slices * tokens * sums * sizeof(float);
+    size_t many = groups * slices * tokens * sums * sizeof(float),
+           few = hyper_few_workspace(n, dim);
+    return many > few ? many : few;
 }
 
-void launch(const HyperMix& op, Workspace& work, cudaStream_t stream) {
+void launch(const HyperMix& op, Workspace& work, Lane lane) {
     if (!op.n) return;
     unsigned groups = ceil_div(op.n, tokens);
-    hyper_mix_kernel<<<dim3(slices, groups), block, 0, stream>>>(
-        op, {(float*)work.memory, work.tickets});
+    launch_kernel(hyper_mix_kernel, dim3(slices, groups), block, 0, lane, op,
+                  Partials{(float*)work.memory, work.tickets});
 }
 
 // True if one launch can do it: the streams are written beside the old ones, and every part is
 // there.
-bool launch(const HyperStep& op, Workspace& work, cudaStream_t stream) {
+bool launch(const HyperStep& op, Workspace& work, Lane lane) {
     bool in_place = op.expand.h && op.expand.h == op.mix.h;
     if (in_place || op.mix.hc > hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
         (op.combine.y && !op.expand.h))
         return false;
-    if (!op.mix.n) return true;
+    if (!op.mix.n || launch_hyper_few(op, work, lane)) return true;
     unsigned groups = ceil_div(op.mix.n, tokens);
     size_t shared = (size_t)op.mix.dim * sizeof(bf16);
-    hyper_step_kernel<<<dim3(slices + tokens, groups), block, shared, stream>>>(
-        op, {(float*)work.memory, work.tickets});
+    launch_kernel(hyper_step_kernel, dim3(slices + tokens, groups), block, shared, lane, op,
+                  Partials{(float*)work.memory, work.tickets});
     return true;
 }
 

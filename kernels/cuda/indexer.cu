@@ -7,16 +7,19 @@ namespace {
 
 constexpr int block = 256, warps = block / warp;
 
+constexpr unsigned key_of_minus_infinity = 0x007f, key_of_infinity = 0xff80;
+
 // Ascending order of keys = ascending order of floats; a row that does not count has key 0. NaN
-// ranks highest, so that it is chosen and reaches the output.
+// ranks as -infinity.
 __device__ inline uint16_t sort_key(float score) {
-    uint16_t bits = to_bf16(score).bits;
-    if ((bits & 0x7fff) > 0x7f80) return 0xffff;
+    uint16_t bits = to_bf16(score + 0.0f).bits;  // -0 and 0 are one score
+    if ((bits & 0x7fff) > 0x7f80) bits = 0xff80;
     return bits & 0x8000 ? (uint16_t)~bits : (uint16_t)(bits | 0x8000);
 }
 
 // keys[query][row]: one warp a tile of 8 rows, all heads.
 __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, int stride) {
+    start_after_previous();
     int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
     int query = query0 + blockIdx.y;
     int visible = (op.position + query + 1) / op.ratio;
@@ -32,7 +35,7 @@ __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, in
         const bf16* high = h + g + 8 < op.heads ? q + (int64_t)(h + g + 8) * op.dim : nullptr;
         float c[4] = {0, 0, 0, 0};
         auto load = [&](const bf16* v, int at) {
-            return v ? __ldg((const uint4*)(v + at)) : make_uint4(0, 0, 0, 0);
+            return v && at < op.dim ? *(const uint4*)(v + at) : make_uint4(0, 0, 0, 0);
         };
         for (int d = 0; d < op.dim; d += 32) {
             uint4 a = load(low, d + quad * 8), b = load(high, d + quad * 8),
@@ -144,6 +147,7 @@ __device__ int select(const Key& key, int count, const Cut& cut, const Take& tak
 
 __global__ void __launch_bounds__(block)
     index_select_kernel(IndexTopk op, int query0, const uint16_t* keys, int stride) {
+    start_after_previous();
     __shared__ unsigned histogram[256];
     int query = query0 + blockIdx.x;
     int visible = (op.position + query + 1) / op.ratio;
@@ -163,19 +167,23 @@ __global__ void __launch_bounds__(block)
     if (op.mode != Candidates::publish) return;
     uint8_t* marks = op.candidates + (int64_t)query * op.blocks_max;
     int blocks = ceil_div(visible, op.block);
-    for (int i = threadIdx.x; i < op.blocks_max; i += block)
-        marks[i] = i < blocks && blocks <= op.keep;
-    if (blocks <= op.keep) return;
     auto block_key = [&](int b) -> unsigned {
-        if (b == (visible - 1) / op.block) return 0x10000u - 1;  // pinned: above every finite score
+        if (b == blocks - 1) return key_of_infinity;  // the newest is pinned
         unsigned most = 0;
         for (int i = b * op.block; i < min(visible, (b + 1) * op.block); ++i)
             most = max(most, (unsigned)mine[i]);
         return most;
     };
+    bool scored = visible > op.k || blocks > op.keep;
+    for (int i = threadIdx.x; i < op.blocks_max; i += block)
+        marks[i] =
+            i < blocks && blocks <= op.keep && (!scored || block_key(i) > key_of_minus_infinity);
+    if (blocks <= op.keep) return;
     __syncthreads();
     Cut cut = find_cut(block_key, blocks, op.keep, histogram);
-    select(block_key, blocks, cut, [&](int b, int) { marks[b] = 1; });
+    select(block_key, blocks, cut, [&](int b, int) {
+        if (block_key(b) > key_of_minus_infinity) marks[b] = 1;
+    });
 }
 
 constexpr int queries_at_once = 64;
@@ -187,7 +195,7 @@ size_t index_workspace(int n, int rows) {
            sizeof(uint16_t);
 }
 
-void launch(const IndexTopk& op, Workspace& work, cudaStream_t stream) {
+void launch(const IndexTopk& op, Workspace& work, Lane lane) {
     int stride = ceil_div(op.rows, 8) * 8;
     auto* keys = (uint16_t*)work.memory;
     for (int q = 0; q < op.n; q += queries_at_once) {
@@ -196,9 +204,9 @@ void launch(const IndexTopk& op, Workspace& work, cudaStream_t stream) {
         bool trivial = visible <= op.k &&
                        (op.mode != Candidates::publish || ceil_div(visible, op.block) <= op.keep);
         if (!trivial)
-            index_scores_kernel<<<dim3(ceil_div(ceil_div(op.rows, 8), warps), count), block, 0,
-                                  stream>>>(op, q, keys, stride);
-        index_select_kernel<<<count, block, 0, stream>>>(op, q, keys, stride);
+            launch_kernel(index_scores_kernel, dim3(ceil_div(ceil_div(op.rows, 8), warps), count),
+                          block, 0, lane, op, q, keys, stride);
+        launch_kernel(index_select_kernel, count, block, 0, lane, op, q, keys, stride);
     }
 }
 

@@ -24,6 +24,7 @@ __device__ void norm_row(const RmsNorm& op, int64_t row, float* shared, float* y
 
 __global__ void __launch_bounds__(block)
     latent_finish_kernel(__grid_constant__ const LatentFinish op) {
+    start_after_previous();
     extern __shared__ float y[];
     __shared__ float shared[block / warp];
     int64_t row = blockIdx.x;
@@ -61,13 +62,14 @@ __global__ void __launch_bounds__(block)
 }  // namespace
 
 // True if one launch can do it: one head a key, and rows of the ring that do not meet.
-bool launch(const LatentFinish& op, cudaStream_t stream) {
+bool launch(const LatentFinish& op, Lane lane) {
     if (op.query.cols % 32 || op.key.cols % 2 || op.key_place.heads != 1 ||
         op.query.n != op.key.n || (op.store.ring && op.store.n > op.store.window))
         return false;
     int cols = op.query.cols > op.key.cols ? op.query.cols : op.key.cols;
     if (op.query.n)
-        latent_finish_kernel<<<dim3(op.query.n, 2), block, cols * sizeof(float), stream>>>(op);
+        launch_kernel(latent_finish_kernel, dim3(op.query.n, 2), block, cols * sizeof(float), lane,
+                      op);
     return true;
 }
 

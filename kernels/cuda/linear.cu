@@ -100,66 +100,56 @@ __global__ void __launch_bounds__(128) wide_kernel(Job job) {
 }
 
 template <Kind kind, int tiles>
-void skinny(const Job& job, cudaStream_t stream) {
+void skinny(const Job& job, Lane lane) {
     int bytes = shared_bytes<kind>(job, tiles * 128, tiles * 8);
     allow(skinny_kernel<kind, tiles>, bytes);
     dim3 grid(ceil_div(job.rows, 16), ceil_div(job.n, tiles * 8));
-    skinny_kernel<kind, tiles>
-        <<<grid, slices_of(job.cols) * warp, bytes, stream>>>(job, job, grid.x);
+    skinny_kernel<kind, tiles><<<grid, slices_of(job.cols) * warp, bytes, lane>>>(job, job, grid.x);
 }
 
 template <Kind kind>
-void linear(const Job& job, cudaStream_t stream) {
+void linear(const Job& job, Lane lane) {
     if (!job.n || !job.rows) return;
     // A wide tile's 32 rows must lie in one group and one scale tile; odd groups stay with the
     // skinny kernel.
     bool wide = job.n > 32 && job.group_rows % 32 == 0;
     if (wide)
         wide_kernel<kind>
-            <<<dim3(ceil_div(job.rows, wide_rows), ceil_div(job.n, wide_tokens)), 128, 0, stream>>>(
+            <<<dim3(ceil_div(job.rows, wide_rows), ceil_div(job.n, wide_tokens)), 128, 0, lane>>>(
                 job);
     else if (job.n <= 8)
-        skinny<kind, 1>(job, stream);
+        skinny<kind, 1>(job, lane);
     else
-        skinny<kind, 2>(job, stream);
+        skinny<kind, 2>(job, lane);
 }
 
 }  // namespace
 
-void launch(const LinearFp8& op, cudaStream_t stream) {
-    linear<Kind::fp8>(job_of(op), stream);
+void launch(const LinearFp8& op, Lane lane) {
+    if (!launch_one(op, lane)) linear<Kind::fp8>(job_of(op), lane);
 }
 
-void launch(const LinearBf16& op, cudaStream_t stream) {
-    Job job{};
-    job.w = op.w.data;
-    job.x = op.x;
-    job.y_bf16 = op.y_bf16;
-    job.y_f32 = op.y_f32;
-    job.rows = op.w.rows;
-    job.cols = job.x_stride = op.w.cols;
-    job.n = op.n;
-    job.group_rows = ceil_div(op.w.rows, 32) * 32;
-    linear<Kind::bf16>(job, stream);
+void launch(const LinearBf16& op, Lane lane) {
+    if (!launch_one(op, lane)) linear<Kind::bf16>(job_of(op), lane);
 }
 
 // A tile of 16 rows lies in one group: the rank is a multiple of 16 (checked when shapes are
 // reserved).
-void launch(const GroupedOutput& op, cudaStream_t stream) {
-    linear<Kind::grouped>(job_of(op), stream);
+void launch(const GroupedOutput& op, Lane lane) {
+    if (!launch_one(op, lane)) linear<Kind::grouped>(job_of(op), lane);
 }
 
 // True if one launch can do it: few token rows, the same activations.
-bool launch(const LinearFp8Pair& op, cudaStream_t stream) {
+bool launch(const LinearFp8Pair& op, Lane lane) {
     if (op.a.n > 8 || op.a.n != op.b.n || op.a.w.cols != op.b.w.cols ||
         op.a.x.codes != op.b.x.codes)
         return false;
-    if (!op.a.n) return true;
+    if (!op.a.n || launch_one(op, lane)) return true;
     Job a = job_of(op.a), b = job_of(op.b);
     int tiles = ceil_div(a.rows, 16), bytes = shared_bytes<Kind::fp8>(a, 128, 8);
     allow(skinny_kernel<Kind::fp8, 1>, bytes);
     skinny_kernel<Kind::fp8, 1>
-        <<<tiles + ceil_div(b.rows, 16), slices_of(a.cols) * warp, bytes, stream>>>(a, b, tiles);
+        <<<tiles + ceil_div(b.rows, 16), slices_of(a.cols) * warp, bytes, lane>>>(a, b, tiles);
     return true;
 }
 

@@ -354,6 +354,19 @@ inline Job job_of(const LinearFp8& op) {
     return job;
 }
 
+inline Job job_of(const LinearBf16& op) {
+    Job job{};
+    job.w = op.w.data;
+    job.x = op.x;
+    job.y_bf16 = op.y_bf16;
+    job.y_f32 = op.y_f32;
+    job.rows = op.w.rows;
+    job.cols = job.x_stride = op.w.cols;
+    job.n = op.n;
+    job.group_rows = ceil_div(op.w.rows, 32) * 32;
+    return job;
+}
+
 inline Job job_of(const GroupedOutput& op) {
     Job job{};
     job.codes = op.w.codes;

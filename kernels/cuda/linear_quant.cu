@@ -60,25 +60,27 @@ __global__ void gate_up_kernel(Job gate, Job up, QuantRows out, const float* wei
 
 }  // namespace
 
-bool launch(const GroupedOutputQuant& op, cudaStream_t stream) {
+bool launch(const GroupedOutputQuant& op, Lane lane) {
     Job job = job_of(op.output);
     if (job.n > 8 || job.group_rows % 32 || op.quant.x != op.output.t) return false;
+    if (launch_one(op, lane)) return true;
     int bytes = shared_bytes<Kind::grouped>(job, 256, 8);
     if (job.n)
-        grouped_quant_kernel<<<job.rows / 32, slices_of(job.cols) * warp, bytes, stream>>>(
+        grouped_quant_kernel<<<job.rows / 32, slices_of(job.cols) * warp, bytes, lane>>>(
             job, op.quant.out);
     return true;
 }
 
-bool launch(const GateUp& op, cudaStream_t stream) {
+bool launch(const GateUp& op, Lane lane) {
     Job gate = job_of(op.gate), up = job_of(op.up);
     if (gate.n > 8 || gate.rows % 32 || gate.rows != up.rows || gate.cols != up.cols ||
         op.swiglu.gate != op.gate.y)
         return false;
+    if (launch_one(op, lane)) return true;
     int bytes = shared_bytes<Kind::fp8>(gate, 512, 8);
     allow(gate_up_kernel, bytes);
     if (gate.n)
-        gate_up_kernel<<<gate.rows / 32, slices_of(gate.cols) * warp, bytes, stream>>>(
+        gate_up_kernel<<<gate.rows / 32, slices_of(gate.cols) * warp, bytes, lane>>>(
             gate, up, op.swiglu.out, op.swiglu.weights, op.swiglu.limit);
     return true;
 }

@@ -9,74 +9,15 @@
 //
 // Two kernels an expert batch: gate, up, SwiGLU and quantisation together (a block of threads owns
 // 32 rows of both matrices, which is one quantisation group), then down.
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/moe.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int digits_bytes = 96;    // a block of 32: d0 [32], d1 [32], d2 [32]
 constexpr int digits_stride = 112;  // in shared memory: lanes a block apart meet no bank twice
-
-// Activations as digits, in the workspace.
-struct Digits {
-    uint8_t* planes;  // [row][blocks][96]
-    float* scale;     // [row][blocks]  2^(byte - 137), NaN for byte 255
-};
-
-__device__ inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(selector));
-    return out;
-}
-constexpr uint32_t table_low = 0x03020100u, table_high = 0x0c080604u;
-
-// Four codes (the low 16 bits) to bytes. A selector nibble with bit 3 set gives the sign of a table
-// byte, which is 0: so positive and negative magnitudes come apart by flipping that bit.
-__device__ inline uint32_t weights_offset(uint32_t codes, uint32_t flipped) {
-    return prmt(table_low, table_high, codes) + 0x0c0c0c0cu - prmt(table_low, table_high, flipped);
-}
-__device__ inline uint32_t weights_signed(uint32_t codes, uint32_t flipped) {
-    return ((prmt(table_low, table_high, codes) | 0x80808080u) -
-            prmt(table_low, table_high, flipped)) ^
-           0x80808080u;
-}
-
-struct Split {
-    int d0, d1, d2;
-};
-__device__ inline Split split(int x) {
-    int d0 = (int8_t)(x & 255);
-    int rest = (x - d0) >> 8;
-    int d1 = (int8_t)(rest & 255);
-    return {d0, d1, (rest - d1) >> 8};
-}
-
-__device__ inline float activation_scale(uint8_t byte) {
-    return e8m0_to_float(byte) * exp2i(-10);
-}
-
-__device__ inline float term(int integer, float s_x, float s_w) {
-    return (__int2float_rn(integer) * s_x) * s_w;
-}
 
 // ---- one activation row
 // ----------------------------------------------------------------------------
-
-constexpr int items_max = 16;
-struct Item {
-    const uint8_t *c1, *s1, *c2, *s2, *c3, *s3;
-    const int32_t *row, *slot;
-    const float* weight;
-    bf16* out;
-};
-struct Items {
-    Item at[items_max];
-    QuantRows x;  // of all items
-    Digits in;    // [items][dim / 32]
-    Digits act;   // [items][inner / 32]
-    int dim, inner;
-    float limit;
-};
 
 // Shared memory of one activation row: digits, scales, sums of its blocks.
 struct Row {
@@ -94,34 +35,10 @@ __device__ Row stage_row(const Digits& from, int64_t row, int blocks, std::byte*
         *(uint4*)(to.digits + i / 6 * digits_stride + i % 6 * 16) = planes[i];
     for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
         to.scale[b] = from.scale[row * blocks + b];
-        int sum[3];
-#pragma unroll
-        for (int d = 0; d < 3; ++d) {
-            sum[d] = 0;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                uint4 v = planes[b * 6 + d * 2 + half];
-                sum[d] = __dp4a((int)v.x, 0x01010101, sum[d]);
-                sum[d] = __dp4a((int)v.y, 0x01010101, sum[d]);
-                sum[d] = __dp4a((int)v.z, 0x01010101, sum[d]);
-                sum[d] = __dp4a((int)v.w, 0x01010101, sum[d]);
-            }
-        }
-        to.sum[b] = sum[0] + sum[1] * 256 + sum[2] * 65536;
+        to.sum[b] = block_sum_of(planes + b * 6);
     }
     __syncthreads();
     return to;
-}
-
-// The three digits of one lane's activation, in a block's planes.
-__device__ inline void store_digits(const Digits& to, int64_t block, uint8_t code, uint8_t scale) {
-    int lane = threadIdx.x % warp;
-    Split d = split(e4m3_to_int(code));
-    uint8_t* plane = to.planes + block * digits_bytes + lane;
-    plane[0] = (uint8_t)d.d0;
-    plane[32] = (uint8_t)d.d1;
-    plane[64] = (uint8_t)d.d2;
-    if (lane == 0) to.scale[block] = activation_scale(scale);
 }
 
 __device__ inline int block_integer(uint4 codes, const uint4 (&d)[6], int sum) {
@@ -189,11 +106,6 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
     for (int r = 0; r < rows; ++r)
 #pragma unroll
         for (int off = 4; off > 0; off >>= 1) y[r] = y[r] + __shfl_xor_sync(0xffffffffu, y[r], off);
-}
-
-__device__ inline void swiglu_lane(float g, float u, const float* weight, float limit,
-                                   uint8_t* code, uint8_t* scale) {
-    quantise_lane(swiglu_value(g, u, weight, limit), code, scale);
 }
 
 constexpr int row_block = 256;
@@ -391,10 +303,10 @@ Digits carve(std::byte*& memory, int count, int blocks) {
 size_t expert_workspace(int count, int dim, int inner) {
     size_t blocks = dim / 32 + inner / 32;
     int rows = count > items_max ? count : items_max;
-    return (size_t)rows * blocks * (digits_bytes + sizeof(float)) + 1024;
+    return (size_t)rows * blocks * (digits_bytes + sizeof(float) + sizeof(int)) + 1024;
 }
 
-void launch_rows(const RoutedExpert* ops, int count, Workspace& work, cudaStream_t stream) {
+void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
     Items items{};
     items.dim = ops[0].expert.w1.cols;
     items.inner = ops[0].expert.w1.rows;
@@ -403,36 +315,39 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, cudaStream
     std::byte* memory = work.memory;
     items.in = carve(memory, count, items.dim / 32);
     items.act = carve(memory, count, items.inner / 32);
+    items.in_sums = (int*)memory;
+    items.act_sums = items.in_sums + count * (items.dim / 32);
     for (int i = 0; i < count; ++i) {
         const ExpertWeights& e = ops[i].expert;
         items.at[i] = {e.w1.codes,  e.w1.scales, e.w2.codes,   e.w2.scales,    e.w3.codes,
                        e.w3.scales, ops[i].rows, ops[i].slots, ops[i].weights, ops[i].out};
     }
+    if (launch_items(items, count, lane)) return;
     unsigned n = (unsigned)count;
-    item_digits_kernel<<<dim3(ceil_div(items.dim / 32, 8), n), 256, 0, stream>>>(items);
-    gate_up_row_kernel<<<dim3(items.inner / 32, n), row_block, row_shared(items.dim), stream>>>(
+    item_digits_kernel<<<dim3(ceil_div(items.dim / 32, 8), n), 256, 0, lane>>>(items);
+    gate_up_row_kernel<<<dim3(items.inner / 32, n), row_block, row_shared(items.dim), lane>>>(
         items);
-    down_row_kernel<<<dim3(items.dim / 32, n), row_block, row_shared(items.inner), stream>>>(items);
+    down_row_kernel<<<dim3(items.dim / 32, n), row_block, row_shared(items.inner), lane>>>(items);
 }
 
 // Neighbouring items of one row go together.
-void launch(const RoutedExpertBatch& op, Workspace& work, cudaStream_t stream) {
+void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane) {
     for (int i = 0; i < op.count;) {
         int end = i;
         while (end < op.count && end - i < items_max && op.items[end].count == 1 &&
                op.items[end].x.codes == op.items[i].x.codes)
             ++end;
         if (end > i)
-            launch_rows(op.items + i, end - i, work, stream);
+            launch_rows(op.items + i, end - i, work, lane);
         else
-            launch(op.items[end++], work, stream);
+            launch(op.items[end++], work, lane);
         i = end;
     }
 }
 
-void launch(const RoutedExpert& op, Workspace& work, cudaStream_t stream) {
+void launch(const RoutedExpert& op, Workspace& work, Lane lane) {
     if (!op.count) return;
-    if (op.count == 1) return launch_rows(&op, 1, work, stream);
+    if (op.count == 1) return launch_rows(&op, 1, work, lane);
     int dim = op.expert.w1.cols, inner = op.expert.w1.rows;
     std::byte* memory = work.memory;
     Tile tile{};
@@ -444,11 +359,11 @@ void launch(const RoutedExpert& op, Workspace& work, cudaStream_t stream) {
     tile.out = op.out;
     tile.count = op.count;
     tile.limit = op.limit;
-    digits_kernel<<<dim3(ceil_div(dim / 32, 8), op.count), 256, 0, stream>>>(op.x, op.rows, dim,
-                                                                             tile.x);
+    digits_kernel<<<dim3(ceil_div(dim / 32, 8), op.count), 256, 0, lane>>>(op.x, op.rows, dim,
+                                                                           tile.x);
     unsigned tokens = ceil_div(op.count, tile_tokens);
-    gate_up_tile_kernel<<<dim3(inner / 32, tokens), 128, 0, stream>>>(tile);
-    down_tile_kernel<<<dim3(ceil_div(dim, 4 * tile_rows), tokens), 128, 0, stream>>>(tile);
+    gate_up_tile_kernel<<<dim3(inner / 32, tokens), 128, 0, lane>>>(tile);
+    down_tile_kernel<<<dim3(ceil_div(dim, 4 * tile_rows), tokens), 128, 0, lane>>>(tile);
 }
 
 }  // namespace sluice::cuda

@@ -8,6 +8,7 @@ namespace {
 constexpr int block = 256;
 
 __global__ void rms_norm_kernel(RmsNorm op) {
+    start_after_previous();
     __shared__ float shared[block / warp];
     const bf16* x = op.x + (int64_t)blockIdx.x * op.cols;
     bf16* y = op.y + (int64_t)blockIdx.x * op.cols;
@@ -23,6 +24,7 @@ __global__ void rms_norm_kernel(RmsNorm op) {
 }
 
 __global__ void collapse_kernel(HyperCollapse op) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
     if (i >= (int64_t)op.n * op.dim) return;
     int64_t row = i / op.dim, d = i % op.dim;
@@ -36,6 +38,7 @@ __global__ void collapse_kernel(HyperCollapse op) {
 constexpr int hc_max = 8;
 
 __global__ void expand_kernel(HyperExpand op) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
     if (i >= (int64_t)op.n * op.dim) return;
     int64_t row = i / op.dim, d = i % op.dim;
@@ -56,6 +59,7 @@ __global__ void expand_kernel(HyperExpand op) {
 }
 
 __global__ void window_store_kernel(WindowStore op, int first) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
     int64_t row = first + i / op.dim;
     if (row >= op.n) return;
@@ -64,6 +68,7 @@ __global__ void window_store_kernel(WindowStore op, int first) {
 }
 
 __global__ void combine_kernel(Combine op) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
     if (i >= (int64_t)op.n * op.dim) return;
     int64_t row = i / op.dim, d = i % op.dim;
@@ -75,6 +80,7 @@ __global__ void combine_kernel(Combine op) {
 // One thread a feature and group; the rest is moved to the open rows by a second launch, after
 // every group is read.
 __global__ void compress_pool_kernel(CompressPool op, int groups) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
     if (i >= (int64_t)groups * op.dim) return;
     int group = i / op.dim, d = i % op.dim;
@@ -97,6 +103,7 @@ __global__ void compress_pool_kernel(CompressPool op, int groups) {
 }
 
 __global__ void compress_rest_kernel(CompressPool op, int done, int rest) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
     if (i >= (int64_t)rest * op.dim) return;
     int64_t t = done + i / op.dim;
@@ -108,6 +115,7 @@ __global__ void compress_rest_kernel(CompressPool op, int done, int rest) {
 
 // One block a token and stream.
 __global__ void engram_gate_kernel(EngramGate op) {
+    start_after_previous();
     __shared__ float shared[block / warp];
     int64_t row = blockIdx.x / op.hc, j = blockIdx.x % op.hc;
     const bf16* kv = op.kv + row * (op.hc + 1) * op.dim;
@@ -140,33 +148,35 @@ unsigned grid_of(int64_t threads) {
 
 }  // namespace
 
-void launch(const RmsNorm& op, cudaStream_t stream) {
-    if (op.n) rms_norm_kernel<<<op.n, block, 0, stream>>>(op);
+void launch(const RmsNorm& op, Lane lane) {
+    if (op.n) launch_kernel(rms_norm_kernel, op.n, block, 0, lane, op);
 }
-void launch(const HyperCollapse& op, cudaStream_t stream) {
-    if (op.n) collapse_kernel<<<grid_of((int64_t)op.n * op.dim), block, 0, stream>>>(op);
+void launch(const HyperCollapse& op, Lane lane) {
+    if (op.n) launch_kernel(collapse_kernel, grid_of((int64_t)op.n * op.dim), block, 0, lane, op);
 }
-void launch(const HyperExpand& op, cudaStream_t stream) {
-    if (op.n) expand_kernel<<<grid_of((int64_t)op.n * op.dim), block, 0, stream>>>(op);
+void launch(const HyperExpand& op, Lane lane) {
+    if (op.n) launch_kernel(expand_kernel, grid_of((int64_t)op.n * op.dim), block, 0, lane, op);
 }
-void launch(const WindowStore& op, cudaStream_t stream) {
+void launch(const WindowStore& op, Lane lane) {
     int rows = op.n < op.window ? op.n : op.window;
     if (rows)
-        window_store_kernel<<<grid_of((int64_t)rows * op.dim), block, 0, stream>>>(op, op.n - rows);
+        launch_kernel(window_store_kernel, grid_of((int64_t)rows * op.dim), block, 0, lane, op,
+                      op.n - rows);
 }
-void launch(const Combine& op, cudaStream_t stream) {
-    if (op.n) combine_kernel<<<grid_of((int64_t)op.n * op.dim), block, 0, stream>>>(op);
+void launch(const Combine& op, Lane lane) {
+    if (op.n) launch_kernel(combine_kernel, grid_of((int64_t)op.n * op.dim), block, 0, lane, op);
 }
-void launch(const CompressPool& op, cudaStream_t stream) {
+void launch(const CompressPool& op, Lane lane) {
     int groups = (op.open_rows + op.n) / op.ratio, rest = (op.open_rows + op.n) % op.ratio;
     if (groups)
-        compress_pool_kernel<<<grid_of((int64_t)groups * op.dim), block, 0, stream>>>(op, groups);
+        launch_kernel(compress_pool_kernel, grid_of((int64_t)groups * op.dim), block, 0, lane, op,
+                      groups);
     if (rest)
-        compress_rest_kernel<<<grid_of((int64_t)rest * op.dim), block, 0, stream>>>(
-            op, groups * op.ratio, rest);
+        launch_kernel(compress_rest_kernel, grid_of((int64_t)rest * op.dim), block, 0, lane, op,
+                      groups * op.ratio, rest);
 }
-void launch(const EngramGate& op, cudaStream_t stream) {
-    if (op.n) engram_gate_kernel<<<op.n * op.hc, block, 0, stream>>>(op);
+void launch(const EngramGate& op, Lane lane) {
+    if (op.n) launch_kernel(engram_gate_kernel, op.n * op.hc, block, 0, lane, op);
 }
 
 }  // namespace sluice::cuda

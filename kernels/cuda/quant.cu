@@ -6,6 +6,7 @@ namespace sluice::cuda {
 namespace {
 
 __global__ void act_quant_kernel(ActQuant op, int64_t groups) {
+    start_after_previous();
     int64_t group = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (group >= groups) return;
     int64_t at = group * 32 + threadIdx.x % warp;
@@ -13,6 +14,7 @@ __global__ void act_quant_kernel(ActQuant op, int64_t groups) {
 }
 
 __global__ void swiglu_kernel(Swiglu op, int64_t groups) {
+    start_after_previous();
     int64_t group = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (group >= groups) return;
     int64_t at = group * 32 + threadIdx.x % warp;
@@ -22,6 +24,7 @@ __global__ void swiglu_kernel(Swiglu op, int64_t groups) {
 }
 
 __global__ void engram_gather_kernel(EngramGather op, int64_t groups) {
+    start_after_previous();
     int64_t group = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (group >= groups) return;
     int per_row = op.dim / 32, lane = threadIdx.x % warp;
@@ -33,12 +36,14 @@ __global__ void engram_gather_kernel(EngramGather op, int64_t groups) {
 }
 
 __global__ void scale_kernel(ScaleBf16 op) {
+    start_after_previous();
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < op.count) op.x[i] = to_bf16(to_float(op.x[i]) * op.scale);
 }
 
 // One warp a vector, two neighbouring elements a lane and step: 64 elements a step.
 __global__ void rope_requant_kernel(RopeRequant op) {
+    start_after_previous();
     int64_t vector = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (vector >= (int64_t)op.n * op.heads) return;
     Turn turn =
@@ -68,24 +73,24 @@ const void* any_kernel() {
     return (const void*)act_quant_kernel;
 }
 
-void launch(const ActQuant& op, cudaStream_t stream) {
+void launch(const ActQuant& op, Lane lane) {
     int64_t groups = (int64_t)op.n * (op.cols / 32);
-    if (groups) act_quant_kernel<<<grid_of(groups), block, 0, stream>>>(op, groups);
+    if (groups) launch_kernel(act_quant_kernel, grid_of(groups), block, 0, lane, op, groups);
 }
-void launch(const Swiglu& op, cudaStream_t stream) {
+void launch(const Swiglu& op, Lane lane) {
     int64_t groups = (int64_t)op.n * (op.cols / 32);
-    if (groups) swiglu_kernel<<<grid_of(groups), block, 0, stream>>>(op, groups);
+    if (groups) launch_kernel(swiglu_kernel, grid_of(groups), block, 0, lane, op, groups);
 }
-void launch(const EngramGather& op, cudaStream_t stream) {
+void launch(const EngramGather& op, Lane lane) {
     int64_t groups = (int64_t)op.n * op.columns * (op.dim / 32);
-    if (groups) engram_gather_kernel<<<grid_of(groups), block, 0, stream>>>(op, groups);
+    if (groups) launch_kernel(engram_gather_kernel, grid_of(groups), block, 0, lane, op, groups);
 }
-void launch(const ScaleBf16& op, cudaStream_t stream) {
-    if (op.count) scale_kernel<<<ceil_div(op.count, block), block, 0, stream>>>(op);
+void launch(const ScaleBf16& op, Lane lane) {
+    if (op.count) launch_kernel(scale_kernel, ceil_div(op.count, block), block, 0, lane, op);
 }
-void launch(const RopeRequant& op, cudaStream_t stream) {
+void launch(const RopeRequant& op, Lane lane) {
     int64_t vectors = (int64_t)op.n * op.heads;
-    if (vectors) rope_requant_kernel<<<grid_of(vectors), block, 0, stream>>>(op);
+    if (vectors) launch_kernel(rope_requant_kernel, grid_of(vectors), block, 0, lane, op);
 }
 
 }  // namespace sluice::cuda

@@ -53,19 +53,88 @@ __global__ void route_kernel(Route op, const float* z) {
     if (lane < op.k) op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight;
 }
 
+// The same for up to 512 experts: a lane holds its scores in registers, as integers in the order of
+// floats, and the warp's matrix of maxima is one instruction where the card has it.
+constexpr int held = 16;
+
+__device__ inline unsigned warp_max_of(unsigned x) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, x);
+#else
+#pragma unroll
+    for (int off = 16; off > 0; off >>= 1) x = max(x, __shfl_xor_sync(0xffffffffu, x, off));
+    return x;
+#endif
+}
+
+__global__ void __launch_bounds__(block) route_held_kernel(Route op, const float* z) {
+    int lane = threadIdx.x % warp, experts = op.gate.rows;
+    int64_t token = (int64_t)blockIdx.x * (block / warp) + threadIdx.x / warp;
+    float bias[held], score[held];
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+        bias[i] = lane + i * warp < experts ? __ldg(op.bias + lane + i * warp) : 0.0f;
+    start_after_previous();
+    if (token >= op.n) return;
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+        score[i] = lane + i * warp < experts ? z[token * experts + lane + i * warp] : 0.0f;
+    unsigned key[held];  // 0: none, or taken
+    bool bad = false;
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+        score[i] = sqrtf(softplus_f32(score[i]));
+        float biased = score[i] + bias[i] + 0.0f;  // -0 and 0 are equals
+        bool inside = lane + i * warp < experts;
+        bad |= inside && biased != biased;
+        uint32_t bits = bits_of(biased);
+        key[i] = inside ? (bits >> 31 ? ~bits : bits | 0x80000000u) : 0;
+    }
+    bad = __any_sync(0xffffffffu, bad);
+    float sum = 0.0f, mine = 0.0f;
+    for (int pick = 0; pick < op.k; ++pick) {
+        unsigned best = 0;
+        int at = 0;
+        float s = 0.0f;
+#pragma unroll
+        for (int i = held - 1; i >= 0; --i)
+            if (key[i] >= best) {
+                best = key[i];
+                at = i;
+                s = score[i];
+            }
+        unsigned top = warp_max_of(best);
+        // The lowest expert among equals.
+        unsigned order = best == top ? ~(unsigned)(at * warp + lane) : 0;
+        unsigned chosen = ~warp_max_of(order);
+        int owner = (int)(chosen % warp);
+        s = __shfl_sync(0xffffffffu, s, owner);
+        sum = sum + s;
+        if (lane == pick) mine = s;
+#pragma unroll
+        for (int i = 0; i < held; ++i)
+            if (lane == owner && i == at) key[i] = 0;
+        if (lane == 0) op.ids[token * op.k + pick] = bad ? -1 : (int)chosen;
+    }
+    float weight = (op.k > 1 ? mine / (sum + 1e-20f) : mine) * op.scale;
+    if (lane < op.k) op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight;
+}
+
 }  // namespace
 
 size_t route_workspace(int n, int experts) {
     return (size_t)n * experts * sizeof(float);
 }
 
-void launch(const Route& op, Workspace& work, cudaStream_t stream) {
+void launch(const Route& op, Workspace& work, Lane lane) {
     if (!op.n) return;
     auto* z = (float*)work.memory;
-    launch(LinearBf16{nullptr, z, op.gate, op.x, op.n}, stream);
+    launch(LinearBf16{nullptr, z, op.gate, op.x, op.n}, lane);
     int warps = block / warp;
+    if (op.gate.rows <= held * warp && op.k <= op.gate.rows)
+        return launch_kernel(route_held_kernel, ceil_div(op.n, warps), block, 0, lane, op, z);
     size_t bytes = (size_t)warps * 2 * op.gate.rows * sizeof(float);
-    route_kernel<<<ceil_div(op.n, warps), block, bytes, stream>>>(op, z);
+    route_kernel<<<ceil_div(op.n, warps), block, bytes, lane>>>(op, z);
 }
 
 }  // namespace sluice::cuda

@@ -47,6 +47,18 @@ TEST_CASE("backend: bytes go up, across and down") {
     }
 }
 
+TEST_CASE("backend: a card refuses the rank of an output group that its tiles do not divide") {
+    for (auto& on : backends_present()) {
+        if (on.cpu) continue;
+        Shapes shapes;
+        shapes.group_rank = 20;
+        auto reserved = on->reserve(shapes);
+        REQUIRE_FALSE(reserved.has_value());
+        CHECK(reserved.error().code == Code::unsupported);
+        CHECK(reserved.error().message.find("o_lora_rank 20") != std::string::npos);
+    }
+}
+
 TEST_CASE("backend: instruction sets and threads by name") {
     auto isas = cpu_isas();
     REQUIRE_FALSE(isas.empty());

@@ -119,6 +119,8 @@ void check_near(const Fp8Case& c) {
     auto want = run_reference(c);
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
+        // Ranks that are no multiple of 16 are refused by reserve(): see backend_test.
+        if (!on.cpu && !c.o.empty() && c.rows / c.groups % 16 != 0) continue;
         REQUIRE(nmse(run_on(on, c), want) <= 1e-6);
     }
 }
