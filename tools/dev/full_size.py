@@ -1,0 +1,367 @@
+"""What a machine with a card reaches at the released model's true shapes, beside what its drive, link and memory allow.
+
+    full_size.py BINARY MAKE_CHECKPOINT [--only STAGES] [--shm DIR] [--disk DIR] [--vram SIZE] [--device NAME]
+                 [--keep] [--small] [--log DIR]
+
+Needs about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache beside them), 30 GiB on a real disk, a card.
+Writes the checkpoints it needs with make_checkpoint, removes them at the end, prints each row as it is measured, and all of
+them as one table at the end. --small: shapes for a dry run on a CPU, in about a minute. Limits of decode rows are the
+drive's rate over the bytes the run had to read (misses, and guesses that were used): shares are of that. A paced drive
+(--io paced:RATE) stands in for a given one; the real disk's rate is measured with plain reads by `sluice bench`.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOKENIZER = os.path.join(HERE, "../../tests/models/dsv41-tiny")
+STAGES = ["cold", "load", "paced", "ladder", "prompt", "drives", "cache", "cputier", "gemv", "soak"]
+ROUTES = ["--skew", "0.7", "--locality", "1"]
+
+
+class Scale:
+    """Shapes and rates: the release's, or small ones with the same proportions."""
+
+    def __init__(self, small):
+        self.small = small
+        self.rate, self.slow, self.link = (60e6, 30e6, 100e6) if small else (8.8e9, 4.4e9, 14e9)
+        base = ["--shape", "deepseek-v4.1-flash", "--engram-vocab", "2000" if small else "20000"]
+        if small:
+            base += ("--hidden 512 --moe 256 --heads 8 --head-dim 64 --rope-dim 16 --q-rank 128 --o-rank 64 --o-groups 2 "
+                     "--index-heads 4 --index-dim 32 --engram-heads 2 --engram-dim 32").split()
+        self.expert = (512 * 256 if small else 5120 * 2304) * 3 * 17 // 32
+        layers = {"wide": 6 if small else 40, "disk": 6 if small else 40, "deep": 2 if small else 5, "part": 3 if small else 10}
+        experts = {"wide": 24 if small else 48, "disk": 12 if small else 24, "deep": 96 if small else 384, "part": 24 if small else 48}
+        self.layers, self.experts = layers, experts
+        self.flags = {n: base + ROUTES + ["--layers", str(layers[n]), "--experts", str(experts[n])] for n in layers}
+        self.tokens = 8 if small else 16
+        self.prompts = [100, 400, 800] if small else [300, 4096, 8192]
+        # 16, 32 and 64 GB hold this many of the release's 15360 experts; a checkpoint with fewer gets the same share.
+        self.cached = [(gb, int(gb * 1e9 / 18800640 / 15360 * layers["deep"] * experts["deep"])) for gb in (16, 32, 64)]
+        if small:
+            self.cached = [(gb, 12 * i) for i, (gb, _) in enumerate(self.cached, 1)]
+
+
+class Bench:
+    def __init__(self, options):
+        self.o = options
+        self.scale = Scale(options.small)
+        self.rows = []
+        self.made = {}
+        self.log = options.log or os.path.join(options.shm, "sluice-full-size-log")
+        os.makedirs(self.log, exist_ok=True)
+        self.device = ["--device", options.device]
+        if options.device.startswith("cuda"):
+            self.device += ["--vram", options.vram, "--skip-selftest"]
+
+    # ---- checkpoints
+
+    def model(self, name):
+        if name not in self.made:
+            folder = os.path.join(self.o.disk if name == "disk" else self.o.shm, "sluice-full-size-" + name)
+            start = time.time()
+            done = subprocess.run([self.o.make_checkpoint, folder, "--tokenizer", TOKENIZER, *self.scale.flags[name]],
+                                  capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError("make_checkpoint: " + done.stderr.strip())
+            print(f"# {done.stdout.strip()}, written in {time.time() - start:.1f} s", flush=True)
+            self.made[name] = folder
+        return self.made[name]
+
+    def drop(self, *names):
+        for name in names:
+            if not self.o.keep and name in self.made:
+                shutil.rmtree(self.made.pop(name), ignore_errors=True)
+
+    # ---- runs
+
+    def call(self, key, *arguments, limit=300):
+        """JSON of one run of sluice; RuntimeError with its last line."""
+        start = time.time()
+        command = [self.o.binary, *arguments]
+        env = dict(os.environ, OMP_WAIT_POLICY="passive") if self.scale.small else os.environ
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=env, errors="replace")
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"more than {limit} s") from None
+        with open(os.path.join(self.log, key + ".json"), "w") as out:
+            out.write(done.stdout)
+        with open(os.path.join(self.log, key + ".log"), "w") as out:
+            out.write(" ".join(command) + f"\n{time.time() - start:.1f} s\n" + done.stderr)
+        if done.returncode:
+            raise RuntimeError((done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][:150])
+        return json.loads(done.stdout)
+
+    def answer(self, key, model, *flags, tokens=None, prompt="Tell me.", context=8192):
+        models = [model] if isinstance(model, str) else [x for m in model for x in ("-m", m)]
+        return self.call(key, *models, "-p", prompt, "-n", str(tokens or self.scale.tokens), "-c", str(context), "--ignore-eos",
+                         "--temp", "1", "--top-p", "1", "--seed", "7", "--loop-guard", "0", "--json", *self.device, *flags)
+
+    def bench(self, key, model, part):
+        return self.call(key, "bench", model, "--only", part, "--json", *self.device)
+
+    # ---- rows
+
+    def row(self, name, reached, limit="", share=None, wanted="", note=""):
+        text = "" if share is None else f"{100 * share:.1f} %"
+        self.rows.append((name, reached, limit, text, wanted, note))
+        print(f"{name:58} {reached:>16} {limit:>16} {text:>8} {wanted:>8}  {note}", flush=True)
+
+    def failed(self, name, error):
+        self.row(name, "FAILED", note=str(error))
+
+    def decode(self, name, answer, rate, wanted="", note=""):
+        cache = answer["cache"]
+        tokens = answer["usage"]["completion_tokens"] - 1
+        read = min(cache["asked"], cache["misses"] + cache["prefetch_used"]) * self.scale.expert / tokens
+        limit = rate / read if read else float("inf")
+        speed = answer["timings"]["decode_tok_s"]
+        own = answer["limit"]
+        parts = [note] if note else []
+        if own["binds"]:
+            parts.append(f"own limit {own['tok_s']:.2f}, {100 * own['share']:.0f} %, {own['binds']} binds")
+        if cache["prefetch_started"]:
+            parts.append(f"prefetch {cache['prefetch_used']} used of {cache['prefetch_started']}")
+        self.row(name, f"{speed:.3f} tok/s", f"{limit:.3f} tok/s", speed / limit, wanted, "; ".join(parts))
+        return speed
+
+    def gb(self, rate):
+        return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"
+
+    def pace(self, *rates):
+        return "paced:" + "+".join(f"{rate / 1e6:.0f}MB" for rate in rates)
+
+    def dense_bytes(self, model):
+        classes = self.call("inspect", "inspect", model, "--json")["classes"]
+        return sum(c["bytes"] for c in classes if c["class"] not in ("routed experts", "Engram tables"))
+
+    def disk_rate(self):
+        if not hasattr(self, "disk_bytes_s"):
+            drive = self.bench("disk-rate", self.model("disk"), "drive")["drive"]
+            self.disk_bytes_s = max([drive["best_bytes_s"]] + [cell["bytes_s"] for cell in drive["raw"]])
+            self.row("real disk, best plain reads", self.gb(self.disk_bytes_s), note=f"{drive['io']}, "
+                     f"{'O_DIRECT' if drive['direct'] else 'page cache'}; engine's pattern {self.gb(drive['layer_bytes_s'])}")
+        return self.disk_bytes_s
+
+    # ---- stages
+
+    cold = ("--cache-slots", "off")
+
+    def no_vram(self):
+        return ("--vram-slots", "off") if self.o.device.startswith("cuda") else ()
+
+    def stage_cold(self):
+        rate = self.disk_rate()
+        for name, flags in (("prefetch off", ("--prefetch", "off")), ("prefetch governed", ())):
+            answer = self.answer("cold-" + name.split()[1], self.model("disk"), *self.cold, *self.no_vram(), *flags,
+                                 tokens=self.scale.tokens // 2)
+            self.decode(f"cold decode, real disk, {name}", answer, rate, "95 %")
+
+    def stage_load(self):
+        for name, model, rate, flags in (
+                ("paced " + self.gb(self.scale.rate), "wide", self.scale.rate, ("--io", self.pace(self.scale.rate))),
+                ("real disk", "disk", None, ())):
+            rate = rate or self.disk_rate()
+            dense = self.dense_bytes(self.model(model))
+            answer = self.answer("load-" + model, self.model(model), *self.cold, *self.no_vram(), *flags, tokens=1)
+            load, first = answer["timings"]["load_s"], answer["timings"]["load_s"] + answer["timings"]["prompt_s"]
+            cache = answer["cache"]
+            all_bytes = dense + (cache["sweep_asked"] - cache["sweep_hits"]) * self.scale.expert
+            self.row(f"dense load, {name}", f"{load:.2f} s", f"{dense / rate:.2f} s", dense / rate / load, "90 %",
+                     f"{dense / 1e9:.2f} GB")
+            self.row(f"start to first token, {name}", f"{first:.2f} s", f"{all_bytes / rate:.2f} s", all_bytes / rate / first,
+                     "", f"{answer['usage']['prompt_tokens']} prompt tokens, {cache['sweep_asked']} experts")
+
+    def stage_paced(self):
+        for name, flags, wanted in (("off", ("--prefetch", "off"), "90 %"), ("2", ("--prefetch", "2"), "95 %"),
+                                    ("governed", (), "95 %")):
+            answer = self.answer("paced-" + name, self.model("wide"), *self.cold, *self.no_vram(), "--io", self.pace(self.scale.rate),
+                                 *flags)
+            self.decode(f"cold decode, paced {self.gb(self.scale.rate)}, prefetch {name}", answer, self.scale.rate, wanted)
+
+    def stage_ladder(self):
+        report = self.call("ladder", "bench", self.model("wide"), "--only", "ladder", "--json", "-n", str(self.scale.tokens),
+                           "--cache-slots", "off", *self.no_vram(), "--io", self.pace(self.scale.rate), *self.device)
+        limit = self.scale.rate / (6 * self.scale.layers["wide"] * self.scale.expert)
+        for step in report["ladder"]:
+            self.row("ladder: " + step["name"], f"{step['decode_tok_s']:.3f} tok/s", f"{limit:.3f} tok/s",
+                     step["decode_tok_s"] / limit)
+
+    def prompt_text(self, count):
+        """`count` words that are one token each."""
+        with open(os.path.join(TOKENIZER, "tokenizer.json")) as file:
+            vocabulary = json.load(file)["model"]["vocab"]
+        words = sorted(w[1:] for w in vocabulary if len(w) > 3 and w[0] == "\u0120" and w[1:].isascii() and w[1:].islower())
+        draw = random.Random(count)
+        return " " + " ".join(draw.choice(words) for _ in range(count))
+
+    def stage_prompt(self):
+        for model in ("wide", "deep"):
+            for count in self.scale.prompts[1:2] if model == "wide" else self.scale.prompts:
+                name = (f"prompt of {count}, paced {self.gb(self.scale.rate)}, {self.scale.layers[model]} layers x "
+                        f"{self.scale.experts[model]}")
+                try:
+                    answer = self.answer(f"prompt-{model}-{count}", self.model(model), *self.cold, *self.no_vram(), "--io",
+                                         self.pace(self.scale.rate), tokens=2, prompt=self.prompt_text(count),
+                                         context=count + 512)
+                except RuntimeError as error:
+                    self.failed(name, error)
+                    continue
+                cache, seconds = answer["cache"], answer["timings"]["prompt_s"]
+                tokens = answer["usage"]["prompt_tokens"]
+                # Every expert that any token chose, once, however many chunks the prompt was swept in.
+                distinct = min(cache["sweep_asked"], self.scale.layers[model] * self.scale.experts[model])
+                limit = distinct * self.scale.expert / self.scale.rate
+                own = answer.get("prompt_limit") or {}
+                note = f"{tokens} tokens in {seconds:.2f} s; {cache['sweep_asked']} experts asked"
+                if own.get("binds"):
+                    note += f"; own limit {own['tok_s']:.0f} tok/s, {100 * own['share']:.0f} %, {own['binds']} binds"
+                self.row(name, f"{tokens / seconds:.1f} tok/s", f"{tokens / limit:.1f} tok/s", limit / seconds, "90 %", note)
+
+    def linked(self, name, source, chosen):
+        """A folder with links to those of `source`'s files that `chosen` picks; shards, the rest with the first."""
+        folder = os.path.join(self.o.shm, "sluice-full-size-" + name)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        for i, file in enumerate(sorted(os.listdir(source))):
+            if chosen(i, file):
+                os.link(os.path.join(source, file), os.path.join(folder, file))
+        self.made[name] = folder
+        return folder
+
+    def stage_drives(self):
+        wide, slow, fast = self.model("wide"), self.scale.slow, self.scale.rate
+        shard = lambda file: file.endswith(".safetensors")
+        mirror = self.linked("mirror", wide, lambda i, file: shard(file))
+        first = self.linked("first", wide, lambda i, file: not shard(file) or i % 2 == 0)
+        second = self.linked("second", wide, lambda i, file: shard(file) and i % 2 == 1)
+        off = (*self.cold, *self.no_vram(), "--prefetch", "off")
+        one = self.decode(f"one drive of {self.gb(slow)}",
+                          self.answer("drive-one", wide, *off, "--io", self.pace(slow)), slow)
+        cases = (("two drives alike, full mirror", wide, ("--mirror", mirror), (slow, slow), "95 %"),
+                 ("mirror, drives 2:1", wide, ("--mirror", mirror), (fast, slow), "95 %"),
+                 ("two drives alike, shards spread, no copy", [first, second], (), (slow, slow), ""))
+        for i, (name, model, flags, rates, wanted) in enumerate(cases):
+            try:
+                answer = self.answer(f"drives-{i}", model, *off, *flags, "--io", self.pace(*rates))
+                speed = self.decode(name, answer, sum(rates), wanted)
+                if rates == (slow, slow):
+                    self.row(f"  {name}: times one drive", f"{speed / one:.2f} x", "2.00 x", speed / one / 2, "95 %")
+            except RuntimeError as error:
+                self.failed(name, error)
+        try:
+            text = self.prompt_text(self.scale.prompts[0])
+            times = [self.answer(f"drives-prompt-{i}", model, *off, "--io", self.pace(*rates), tokens=1, prompt=text)
+                     ["timings"]["prompt_s"] for i, (model, rates) in enumerate(((wide, [slow]), ([first, second], [slow, slow])))]
+            self.row("  prompt, shards spread: times one drive", f"{times[0] / times[1]:.2f} x", "2.00 x", times[0] / times[1] / 2,
+                     "95 %")
+        except RuntimeError as error:
+            self.failed("  prompt, shards spread", error)
+        self.drop("mirror", "first", "second")
+
+    def stage_cache(self):
+        deep = self.model("deep")
+        routes = os.path.join(self.log, "deep.routes")
+        share = self.scale.layers["deep"] * self.scale.experts["deep"] / 15360
+        for gb, slots in self.scale.cached:
+            for prefetch in ("off", "governed"):
+                name = f"RAM cache of {gb} GB (x {share:.3f}: {slots} slots), prefetch {prefetch}"
+                flags = ("--prefetch", "off", "--record-routes", routes) if prefetch == "off" else ()
+                answer = self.answer(f"cache-{gb}-{prefetch}", deep, "--cache-slots", str(slots), *self.no_vram(), "--io",
+                                     self.pace(self.scale.rate), *flags, tokens=self.scale.tokens * 12)
+                cache = answer["cache"]
+                self.decode(name, answer, self.scale.rate, "", f"hits {100 * cache['hits'] / cache['asked']:.1f} %")
+                if prefetch == "off":
+                    self.replay(slots, routes, cache)
+
+    def replay(self, slots, routes, live):
+        runs = self.call(f"replay-{slots}", "simulate", routes, "--cache-slots", str(slots), "--cache-policy",
+                         "aging-lru,lru,lfu,slru,layer-lru,belady", "--json")[0]["runs"]
+        same = all(live[c] == runs[0]["cache"][c] for c in ("asked", "hits", "misses", "evictions", "sweep_asked", "sweep_hits"))
+        text = ", ".join(f"{r['policy']} {100 * r['cache']['hits'] / r['cache']['asked']:.1f}" for r in runs)
+        self.row("  replay of its routes", "equal" if same else "DIFFERENT", note=text + " % hits")
+
+    def stage_cputier(self):
+        part = self.model("part")
+        slots = self.scale.layers["part"] * self.scale.experts["part"]
+        speeds = {}
+        for pure in ("off", "100", "auto"):
+            flags = () if pure == "auto" else ("--cpu-experts", pure)
+            try:
+                answer = self.answer("cputier-" + pure, part, "--cache-slots", str(slots), *self.no_vram(), "--link",
+                                     self.pace(self.scale.link), *flags, tokens=self.scale.tokens * 4,
+                                     prompt=self.prompt_text(self.scale.prompts[0]))
+            except RuntimeError as error:
+                self.failed(f"experts in RAM, --cpu-experts {pure}", error)
+                continue
+            speeds[pure] = answer["timings"]["decode_tok_s"]
+            cache, own = answer["cache"], answer["limit"]
+            self.row(f"experts in RAM, link paced to {self.gb(self.scale.link)}, --cpu-experts {pure}", f"{speeds[pure]:.2f} tok/s",
+                     note=f"hits {100 * cache['hits'] / max(1, cache['asked']):.1f} %; own limit {own['tok_s'] or 0:.2f}, "
+                          f"{own['binds']} binds; {json.dumps(answer.get('cpu_experts', answer.get('cpu', {})))}")
+        if len(speeds) == 3:
+            best = max(speeds["off"], speeds["100"])
+            self.row("split / the better pure mode", f"{speeds['auto'] / best:.2f} x", "1.00 x", speeds["auto"] / best, "100 %")
+            self.row("split / card only", f"{speeds['auto'] / speeds['off']:.2f} x", "", None, "1.3 x")
+
+    def stage_gemv(self):
+        for rate in self.bench("gemv", self.model("part"), "gemv")["kernels"]:
+            self.row(f"expert kernel, {rate['isa']}, {rate['threads']} threads", f"{rate['fp4_bytes_s'] / 1e9:.1f} GB/s",
+                     f"{rate['copy_bytes_s'] / 1e9:.1f} GB/s", rate["share"], "70 %")
+
+    def stage_soak(self):
+        part = self.model("part")
+        slots = self.scale.layers["part"] * self.scale.experts["part"] // 2
+        done = subprocess.run(["bash", os.path.join(HERE, "soak.sh"), self.o.binary, part, "300" if self.scale.small else "2000",
+                               *self.device, "--cache-slots", str(slots), *self.no_vram()], capture_output=True, text=True)
+        for line in done.stdout.splitlines() + done.stderr.splitlines():
+            print("  " + line, flush=True)
+        self.row("soak", "ok" if done.returncode == 0 else "WRONG", note=(done.stdout.strip().splitlines() or ["?"])[-2 if done.returncode == 0 else -1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("make_checkpoint")
+    parser.add_argument("--only", default=",".join(STAGES))
+    parser.add_argument("--shm", default="/dev/shm")
+    parser.add_argument("--disk", default="/tmp")
+    parser.add_argument("--vram", default="7.3GiB")
+    parser.add_argument("--device", default="")
+    parser.add_argument("--log", default="")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    options.device = options.device or ("cpu" if options.small else "cuda")
+    wanted = options.only.split(",")
+    if unknown := set(wanted) - set(STAGES):
+        sys.exit(f"--only: {', '.join(unknown)}; known: {', '.join(STAGES)}")
+    bench = Bench(options)
+    # Stages that share a checkpoint run one after the other, so that two large ones are never there together for long.
+    last_use = {"disk": "load", "wide": "drives", "deep": "cache", "part": "soak"}
+    try:
+        for stage in [s for s in STAGES if s in wanted]:
+            start = time.time()
+            try:
+                getattr(bench, "stage_" + stage)()
+            except (RuntimeError, KeyError, OSError, ValueError) as error:
+                bench.failed(stage, f"{type(error).__name__} {error}")
+            print(f"# {stage}: {time.time() - start:.1f} s", flush=True)
+            for name, last in last_use.items():
+                if STAGES.index(stage) >= STAGES.index(last):
+                    bench.drop(name)
+    finally:
+        bench.drop(*list(bench.made))
+    print("\n| what | reached | limit | share | wanted | |\n|---|---|---|---|---|---|")
+    for row in bench.rows:
+        print("| " + " | ".join(row) + " |")
+    return any(row[1] in ("FAILED", "DIFFERENT", "WRONG") for row in bench.rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
