@@ -2,11 +2,12 @@
 # Cache policies on recorded routes: writes small checkpoints with the release's expert counts, records what their routers
 # choose, replays every recording through every policy and Belady, and runs the engine itself with the same policies and
 # sizes: live counters and replay must agree to the last hit, and no cache may change a route. One table; exit 1 on a difference.
-#   policies.sh BINARY MAKE_CHECKPOINT [TOKENS] [WORK_FOLDER]
-# TOKENS a recording (default 1000), in WORK_FOLDER (default: a new one in /dev/shm, removed at the end).
+#   policies.sh BINARY MAKE_CHECKPOINT [TOKENS] [WORK_FOLDER] [NAMES]
+# TOKENS a recording (default 1000), in WORK_FOLDER (default or empty: a new one in /dev/shm, removed at the end), of the
+# recordings whose name fits NAMES (like 'tiny*'; default: all).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-sluice=$1 make=$2 tokens=${3:-1000} work=${4:-}
+sluice=$1 make=$2 tokens=${3:-1000} work=${4:-} names=${5:-*}
 [ -n "$work" ] || { work=$(mktemp -d /dev/shm/sluice-policies-XXXXXX) && trap 'rm -rf "$work"' EXIT; }
 tiny=tests/models/dsv41-tiny
 export OMP_WAIT_POLICY=passive SLUICE_DEVICE=cpu
@@ -18,8 +19,8 @@ narrow="--hidden 128 --moe 32 --heads 4 --head-dim 64 --rope-dim 16 --q-rank 64 
 run() { # MODEL ROUTES TOKENS FLAGS...: one recorded answer, its counters as JSON
     local model=$1 routes=$2 count=$3
     shift 3
-    "$sluice" "$model" -p "Tell me about rivers, locks and mills." -n "$count" --ignore-eos --temp 1 --top-p 1 --seed 5 \
-        --prefetch off --record-routes "$routes" --json --quiet "$@"
+    "$sluice" "$model" -p "$prompt" -n "$count" --ignore-eos --temp 1 --top-p 1 --seed 5 --prefetch off \
+        --record-routes "$routes" --json --quiet "$@"
 }
 
 table() { # NAME WHAT SIZES: the replays, compared with the live runs that there are
@@ -75,13 +76,22 @@ recordings=(
     "steady|$tokens|170,340,681|8 layers, skew 0.7, locality 1: favourites and moods|--layers 8 --experts 384 --skew 0.7 --locality 1"
     "drifting|$tokens|170,340,681|8 layers, skew 0.3, locality 2: favourites drift|--layers 8 --experts 384 --skew 0.3 --locality 2"
     "flash|$((tokens / 3))|851,1702,3404|V4.1-Flash's 40 layers, skew 0.5, locality 1|--shape deepseek-v4.1-flash --skew 0.5 --locality 1"
-    "tiny|$tokens|64,128,256|the trained small model, 64 experts a layer|"
+    "tiny-capitals|$tokens|64,128,256|the trained small model, 64 experts a layer|"
+    "tiny-terms|$tokens|64,128,256|the same, asked for computing terms|"
+    "tiny-words|$tokens|64,128,256|the same, asked for words|"
 )
 failed=0
 for recording in "${recordings[@]}"; do
     IFS='|' read -r name count sizes what flags <<<"$recording"
-    model=$work/$name
-    if [ "$name" = tiny ]; then
+    # shellcheck disable=SC2053
+    [[ $name == $names ]] || continue
+    model=$work/$name prompt="Tell me about rivers, locks and mills."
+    case $name in
+        tiny-capitals) prompt="What is the capital of Peru, of Kenya, of Japan, of Norway?" ;;
+        tiny-terms) prompt="Explain the words cache, compiler, kernel, queue and stack." ;;
+        tiny-words) prompt="What does the word river mean? The word mill? The word gate?" ;;
+    esac
+    if [[ $name == tiny-* ]]; then
         model=$tiny
     else
         # shellcheck disable=SC2086
@@ -96,11 +106,13 @@ for recording in "${recordings[@]}"; do
             cmp "$work/$name.routes" "$work/again.routes" || failed=1
         done
     done
-    [ "$name" = tiny ] || rm -rf "$model"
+    [ "$model" = $tiny ] || rm -rf "$model"
     table "$name" "$what" "$sizes" || failed=1
 done
-repeated "$work/steady.routes" "$work/repeated.routes"
-"$sluice" simulate "$work/repeated.routes" --cache-slots 340,681,1000 --cache-policy $policies,belady --json >"$work/repeated.replay.json"
-table repeated "60 tokens of steady, four times, replayed alone" 340,681,1000 || failed=1
+if [ -f "$work/steady.routes" ]; then
+    repeated "$work/steady.routes" "$work/repeated.routes"
+    "$sluice" simulate "$work/repeated.routes" --cache-slots 340,681,1000 --cache-policy $policies,belady --json >"$work/repeated.replay.json"
+    table repeated "60 tokens of steady, four times, replayed alone" 340,681,1000 || failed=1
+fi
 [ $failed = 0 ] && printf '\npolicies: every live run equals its replay\n' || printf '\npolicies: DIFFERENT\n'
 exit $failed
