@@ -143,9 +143,10 @@ class Bench:
     def disk_rate(self):
         if not hasattr(self, "disk_bytes_s"):
             drive = self.bench("disk-rate", self.model("disk"), "drive")["drive"]
+            shard = self.call("inspect", "inspect", self.model("disk"), "--json")["shards"][0]
             self.disk_bytes_s = max([drive["best_bytes_s"]] + [cell["bytes_s"] for cell in drive["raw"]])
-            self.row("real disk, best plain reads", self.gb(self.disk_bytes_s), note=f"{drive['io']}, "
-                     f"{'O_DIRECT' if drive['direct'] else 'page cache'}; engine's pattern {self.gb(drive['layer_bytes_s'])}")
+            self.row("real disk, best plain reads", self.gb(self.disk_bytes_s), note=f"{drive['io']}, {shard['access']}, "
+                     f"{shard['file_system']} at {shard['mount']}; engine's pattern {self.gb(drive['layer_bytes_s'])}")
         return self.disk_bytes_s
 
     # ---- stages
@@ -290,10 +291,10 @@ class Bench:
         part = self.model("part")
         slots = self.scale.layers["part"] * self.scale.experts["part"]
         speeds = {}
-        for pure in ("off", "100", "auto"):
+        for pure in ("off", "100%", "auto"):
             flags = () if pure == "auto" else ("--cpu-experts", pure)
             try:
-                answer = self.answer("cputier-" + pure, part, "--cache-slots", str(slots), *self.no_vram(), "--link",
+                answer = self.answer("cputier-" + pure.strip("%"), part, "--cache-slots", str(slots), *self.no_vram(), "--link",
                                      self.pace(self.scale.link), *flags, tokens=self.scale.tokens * 4,
                                      prompt=self.prompt_text(self.scale.prompts[0]))
             except RuntimeError as error:
@@ -305,7 +306,7 @@ class Bench:
                      note=f"hits {100 * cache['hits'] / max(1, cache['asked']):.1f} %; own limit {own['tok_s'] or 0:.2f}, "
                           f"{own['binds']} binds; {json.dumps(answer.get('cpu_experts', answer.get('cpu', {})))}")
         if len(speeds) == 3:
-            best = max(speeds["off"], speeds["100"])
+            best = max(speeds["off"], speeds["100%"])
             self.row("split / the better pure mode", f"{speeds['auto'] / best:.2f} x", "1.00 x", speeds["auto"] / best, "100 %")
             self.row("split / card only", f"{speeds['auto'] / speeds['off']:.2f} x", "", None, "1.3 x")
 
