@@ -94,6 +94,9 @@ class Backend {
         uint64_t downloads = 0;  // trips device to host
         uint64_t upload_bytes = 0;
         uint64_t memory_peak = 0;
+        // By the device's own clock, of what is done: uploads beside compute, and compute between
+        // two places where it waits (gaps between its launches included).
+        double upload_s = 0, busy_s = 0;
     };
     virtual Counters counters() const { return {}; }
     virtual void clear_counters() {}
