@@ -42,6 +42,7 @@ class DeviceExperts {
     // `experts` that are not resident, in order; the others stay until the next begin().
     void begin(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
                std::vector<int32_t>& missing);
+    bool resident(ExpertKey key) const { return tier_.find(key) >= 0; }
     // Of a resident expert (begin() found it, or upload() brought it in this demand).
     Result<ExpertWeights> weights(ExpertKey key) const;
 

@@ -37,6 +37,8 @@ struct EngineOptions {
     uint64_t vram = 0;                    // bytes; 0: free now minus a margin
     bool skip_selftest = false;           // of a card's kernels, at their first start
     std::optional<uint32_t> vram_slots;   // expert cache in VRAM; else what its budget leaves
+    std::optional<uint32_t> cpu_experts;  // percent of what is not in VRAM, 0 = off; else by rates
+    uint64_t link_rate = 0;  // bytes a second the link to the device is held to; 0: as it is
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
     std::string cache_policy = "aging-lru";
     std::string predictor = "router";
@@ -46,6 +48,16 @@ struct EngineOptions {
     IndexKeys index_keys = IndexKeys::own;
     std::string record_routes;  // file, or empty
     uint64_t seed = 0;
+    // Tests: instead of the device by name.
+    std::function<Result<std::unique_ptr<Backend>>()> open_device;
+};
+
+// Experts beside a device with memory of its own.
+struct CpuExpertStats {
+    uint64_t asked = 0;            // not in VRAM, in passes the CPU may take part in
+    uint64_t computed = 0;         // of those, by the CPU
+    double seconds = 0;            // of the CPU
+    double link_s = 0, cpu_s = 0;  // latest averages an expert; 0: not measured
 };
 
 // What a run did, for --stats, --json and the last line.
@@ -57,7 +69,8 @@ struct RunStats {
     uint64_t rows_asked = 0, row_hits = 0;
     uint64_t prompt_tokens = 0, decode_tokens = 0;
     double prompt_s = 0, decode_s = 0;
-    CacheStats vram;           // the expert tier in VRAM; its misses are the RAM tier's asked
+    CacheStats vram;  // the expert tier in VRAM; its misses are the RAM tier's asked
+    CpuExpertStats cpu;
     Backend::Counters device;  // launches, waits, downloads, uploads, peak
     double compute_s = 0;      // of those, in kernels
 };

@@ -213,6 +213,7 @@ void settle(Pass& pass) {
 Result<void> forward(Pass& pass) {
     if (auto r = request_engram_rows(pass); !r) return r;
     Result<void> result;
+    pass.ws.fit(pass.rt.config, pass.n);
     upload_ropes(pass);
     result = embed(pass);
     if (result) result = run_layers(pass);

@@ -20,6 +20,7 @@ struct Routed {
     // Rows, slots and weights of distinct[i] are begin[i] .. begin[i + 1] of the lists.
     std::vector<int32_t> begin, rows, slots;
     std::vector<float> row_weights;
+    QuantRows x;  // of the pass in host memory, where the CPU may take part
 };
 
 // The weights lie behind the ids of this pass.
@@ -72,7 +73,17 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
         if (!done) return done;
         if (routed.guesses[0] < 0) routed.guesses.clear();
     }
-    std::vector<std::byte> both(count * 8);
+    std::vector<std::byte> own;
+    std::span<std::byte> both;
+    if (pass.rt.cpu_experts && pass.n <= CpuExperts::rows_max) {
+        const auto at = Workspace::exchange_places(c, pass.n);
+        both = pass.rt.cpu_experts->exchange(at.end);
+        routed.x = {reinterpret_cast<uint8_t*>(both.data() + at.codes),
+                    reinterpret_cast<uint8_t*>(both.data() + at.scales)};
+    } else {
+        own.resize(count * 8);
+        both = own;
+    }
     if (auto done = backend.download(both.data(), ws.routes, both.size()); !done) return done;
     routed.ids.resize(count);
     routed.weights.resize(count);
@@ -220,6 +231,7 @@ Result<void> upload_and_run(Pass& pass, const Routed& routed, const ExpertHandle
     Result<const std::byte*> slot = rt.cache->bytes(handle);
     if (!slot) return tl::unexpected(slot.error());
     if (auto r = rt.device_experts->upload(handle.key, *slot); !r) return r;
+    if (rt.cpu_experts) rt.cpu_experts->upload_begun();
     rt.uploading.push_back({handle, rt.device_experts->flush()});
     auto weights = rt.device_experts->weights(handle.key);
     if (!weights) return tl::unexpected(weights.error());
@@ -227,6 +239,81 @@ Result<void> upload_and_run(Pass& pass, const Routed& routed, const ExpertHandle
     rt.backend->run(RoutedExpertBatch{&op, 1});
     rt.device_experts->used();
     return release_uploaded(rt, rt.uploading_max);
+}
+
+// ---- the CPU beside the device: RAM slot -> partials in host memory -> upload before Combine
+
+// Takes the CPU's share out of `device`, and gives it back in `beside`.
+void split(Pass& pass, int32_t layer, const Routed& routed, std::vector<int32_t>& device,
+           std::vector<int32_t>& beside) {
+    Runtime& rt = pass.rt;
+    if (!routed.x.codes) return;
+    CpuExperts& cpu = *rt.cpu_experts;
+    const RingStats& ring = rt.ring->stats();
+    const double bytes = static_cast<double>(rt.experts->expert_bytes({layer, 0}));
+    if (ring.bytes > 0) cpu.drive_takes(bytes * ring.busy_s / static_cast<double>(ring.bytes));
+    cpu.uploads_took(rt.backend->counters().upload_s);
+    std::vector<SplitItem> items;
+    for (size_t i = 0; i < routed.distinct.size(); i++) {
+        const ExpertKey key{layer, routed.distinct[i]};
+        if (rt.device_experts->resident(key)) continue;
+        items.push_back(
+            {key.expert, routed.begin[i + 1] - routed.begin[i], rt.cache->resident(key)});
+    }
+    cpu.choose(items);
+    std::erase_if(device, [&](int32_t expert) { return cpu.takes(expert); });
+    for (const SplitItem& item : items) {
+        if (cpu.takes(item.expert)) beside.push_back(item.expert);
+    }
+}
+
+// What RAM is asked for: first what the CPU can begin with at once, the rest in router order.
+void order_demand(const Runtime& rt, int32_t layer, const Routed& routed,
+                  const std::vector<int32_t>& beside, std::vector<int32_t>& missing) {
+    if (beside.empty()) return;
+    const auto in = [](const std::vector<int32_t>& list, int32_t expert) {
+        return std::find(list.begin(), list.end(), expert) != list.end();
+    };
+    std::vector<int32_t> first, then;
+    for (int32_t expert : routed.distinct) {
+        if (in(beside, expert)) {
+            (rt.cache->resident({layer, expert}) ? first : then).push_back(expert);
+        } else if (in(missing, expert)) {
+            then.push_back(expert);
+        }
+    }
+    first.insert(first.end(), then.begin(), then.end());
+    missing = std::move(first);
+}
+
+// Waits for the CPU, and gives its RAM slots back.
+Result<void> wait_beside(Runtime& rt) {
+    auto done = rt.cpu_experts->wait();
+    for (const ExpertHandle& handle : rt.cpu_experts->held()) rt.cache->release(handle);
+    rt.cpu_experts->drop();
+    return done;
+}
+
+Result<void> run_beside(Pass& pass, const Routed& routed, const ExpertHandle& handle) {
+    Runtime& rt = pass.rt;
+    Result<const std::byte*> slot = rt.cache->bytes(handle);
+    if (!slot) return tl::unexpected(slot.error());
+    RoutedExpert op = expert_op(pass, routed, handle.key.expert, view(rt, handle.key, *slot));
+    op.x = routed.x;
+    rt.cpu_experts->add(op, handle);
+    if (rt.cpu_experts->full()) return wait_beside(rt);
+    return {};
+}
+
+Result<void> finish_beside(Pass& pass) {
+    Runtime& rt = pass.rt;
+    if (auto done = wait_beside(rt); !done) return done;
+    const size_t dim = static_cast<size_t>(rt.config.hidden);
+    for (int32_t slot : rt.cpu_experts->slots()) {
+        rt.backend->upload(pass.ws.partial + slot * dim, rt.cpu_experts->partial() + slot * dim,
+                           dim * sizeof(bf16));
+    }
+    return {};
 }
 
 // Judges the guesses made one layer ago, then asks for the next layer's.
@@ -259,11 +346,13 @@ Result<void> run_streamed(Pass& pass, const Routed& routed, size_t streamed) {
         if (auto go = pass.go_on(); !go) return go;
         Result<ExpertHandle> handle = pass.rt.cache->next();
         if (!handle) return tl::unexpected(handle.error());
-        auto done = pass.rt.device_experts ? upload_and_run(pass, routed, *handle)
-                                           : run_expert(pass, routed, *handle);
+        const bool beside = routed.x.codes && pass.rt.cpu_experts->takes(handle->key.expert);
+        auto done = beside                   ? run_beside(pass, routed, *handle)
+                    : pass.rt.device_experts ? upload_and_run(pass, routed, *handle)
+                                             : run_expert(pass, routed, *handle);
         if (!done) return done;
     }
-    return {};
+    return routed.x.codes ? finish_beside(pass) : Result<void>{};
 }
 
 // Demand, shared expert, routed experts. The drive starts first; the shared expert is computed
@@ -271,10 +360,12 @@ Result<void> run_streamed(Pass& pass, const Routed& routed, size_t streamed) {
 Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
     Runtime& rt = pass.rt;
     const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;
-    std::vector<int32_t> missing = routed.distinct;
+    std::vector<int32_t> device = routed.distinct, missing = device, beside;
     if (rt.device_experts) {
         if (auto r = release_uploaded(rt, 1); !r) return r;
-        rt.device_experts->begin(layer, routed.distinct, kind, missing);
+        split(pass, layer, routed, device, beside);
+        rt.device_experts->begin(layer, device, kind, missing);
+        order_demand(rt, layer, routed, beside, missing);
     }
     if (auto r = rt.cache->demand(layer, missing, kind); !r) return r;
     prefetch(pass, layer, routed);
@@ -302,6 +393,10 @@ Result<void> experts(Pass& pass, int32_t layer) {
         // Work in flight may still read the slots.
         (void)rt.backend->synchronize();
         if (rt.device_experts) rt.device_experts->used();
+        if (rt.cpu_experts) {
+            (void)rt.cpu_experts->wait();
+            rt.cpu_experts->drop();
+        }
         rt.uploading.clear();
         rt.cache->abandon();
     }

@@ -7,6 +7,7 @@
 #include "engine/rope.h"
 #include "io/log.h"
 #include "io/text.h"
+#include "kernels/paced_link.h"
 
 namespace sluice {
 
@@ -91,16 +92,51 @@ Result<void> open_backend(Loaded& loaded) {
         if (!checked) return tl::unexpected(checked.error());
         loaded.notes.push_back(checked->note);
     }
-    if (o.vram != 0 && o.device == "cpu") {
-        return fail(Code::usage, "--vram is given, but the run is on the CPU");
-    }
-    if (o.vram_slots && o.device == "cpu") {
-        return fail(Code::usage, "--vram-slots is given, but the run is on the CPU");
+    for (auto [flag, given] : {std::pair{"--vram", o.vram != 0},
+                               {"--vram-slots", o.vram_slots.has_value()},
+                               {"--cpu-experts", o.cpu_experts.has_value()},
+                               {"--link", o.link_rate != 0}}) {
+        if (!given || o.device != "cpu") continue;
+        return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
     }
     auto backend = o.device == "cpu" ? open_cpu(o)
                                      : make_cuda_backend({.device = index, .vram_budget = o.vram});
     if (!backend) return tl::unexpected(backend.error());
     rt.backend = std::move(*backend);
+    return {};
+}
+
+Result<void> open_device(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    if (rt.options.open_device) {
+        auto backend = rt.options.open_device();
+        if (!backend) return tl::unexpected(backend.error());
+        rt.backend = std::move(*backend);
+    } else if (auto r = open_backend(loaded); !r) {
+        return r;
+    }
+    if (rt.options.link_rate == 0) return {};
+    rt.backend = make_paced_link(std::move(rt.backend), static_cast<double>(rt.options.link_rate));
+    return {};
+}
+
+// Beside a device with memory of its own the CPU computes experts too, where that is faster.
+Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
+    Runtime& rt = loaded.runtime;
+    const EngineOptions& o = rt.options;
+    if (rt.backend->host_memory() || o.cpu_experts == 0u) return {};
+    const int32_t rows = std::min(plan.shape.chunk, CpuExperts::rows_max);
+    auto cpu = CpuExperts::create({.isa = o.isa,
+                                   .threads = o.threads,
+                                   .share = o.cpu_experts,
+                                   .held_max = std::max<size_t>(1, plan.ring_slots / 2 - 1)},
+                                  rt.config, Workspace::exchange_places(rt.config, rows).end);
+    if (!cpu) return tl::unexpected(cpu.error());
+    rt.cpu_experts = std::move(*cpu);
+    loaded.notes.push_back(cat("experts beside the device: ", rt.cpu_experts->name(),
+                               o.cpu_experts
+                                   ? cat(", ", *o.cpu_experts, " % of those not in VRAM")
+                                   : std::string(", by the measured rates of link and CPU")));
     return {};
 }
 
@@ -219,6 +255,7 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     rt.workspace.emplace(rt.config, plan.shape, *workspace, *lists);
     if (auto r = open_rows(rt, plan); !r) return r;
     if (auto r = open_cache(rt, plan); !r) return r;
+    if (auto r = open_cpu_experts(loaded, plan); !r) return r;
     return open_prediction(rt);
 }
 
@@ -246,7 +283,7 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
     rt.plain_frequencies = rope_frequencies(rt.config.rope_base, rt.config.rope_dim);
     rt.yarn_frequencies =
         yarn_frequencies(rt.config.compressed_rope_base, rt.config.rope_dim, rt.config.yarn);
-    if (auto r = open_backend(loaded); !r) return r;
+    if (auto r = open_device(loaded); !r) return r;
     if (auto r = open_ring(loaded); !r) return r;
     auto plan = plan_memory(loaded, specs);
     if (!plan) return tl::unexpected(plan.error());

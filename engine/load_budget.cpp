@@ -201,6 +201,10 @@ Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
          {&ram, "engram rows", plan.row_buffers},
          {&ram, cat("experts in transit, ", plan.ring_slots, " slots"), plan.ring_slots * slot}});
     if (!taken) return tl::unexpected(taken.error());
+    if (!host && o.cpu_experts != 0u) {
+        taken = ram.take("experts on the CPU", CpuExperts::bytes(rt.config));
+        if (!taken) return tl::unexpected(taken.error());
+    }
     if (!host) {
         if (auto r = resolve_vram_slots(rt, vram, plan); !r) return tl::unexpected(r.error());
     }

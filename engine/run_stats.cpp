@@ -44,10 +44,13 @@ RingStats operator-(RingStats a, const RingStats& b) {
 
 }  // namespace
 
-// The peak is no difference: it stays the later one.
+// The peak and the CPU's averages are no differences: they stay the later ones.
 RunStats operator-(RunStats a, const RunStats& b) {
     a.cache = a.cache - b.cache;
     a.vram = a.vram - b.vram;
+    a.cpu.asked -= b.cpu.asked;
+    a.cpu.computed -= b.cpu.computed;
+    a.cpu.seconds -= b.cpu.seconds;
     a.ring = a.ring - b.ring;
     a.device = a.device - b.device;
     a.expert_bytes -= b.expert_bytes;

@@ -13,6 +13,7 @@
 #include "cache/predictor.h"
 #include "cache/route_file.h"
 #include "cache/row_cache.h"
+#include "engine/cpu_experts.h"
 #include "engine/engine.h"
 #include "engine/engram_hash.h"
 #include "engine/model.h"
@@ -46,6 +47,7 @@ struct Runtime {
     std::unique_ptr<DeviceExperts> device_experts;
     std::deque<std::pair<ExpertHandle, uint64_t>> uploading;
     size_t uploading_max = 1;
+    std::unique_ptr<CpuExperts> cpu_experts;      // null: off
     std::vector<std::unique_ptr<RowCache>> rows;  // one an Engram layer
 
     std::unique_ptr<Predictor> predictor;

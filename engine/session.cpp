@@ -23,6 +23,7 @@ RunStats totals(const Runtime& rt) {
     t.ring = rt.ring->stats();
     t.expert_bytes = t.cache.bytes_demand + t.cache.bytes_prefetch;
     if (rt.device_experts) t.vram = rt.device_experts->stats();
+    if (rt.cpu_experts) t.cpu = rt.cpu_experts->stats();
     t.device = rt.backend->counters();
     for (const auto& rows : rt.rows) {
         t.row_bytes += rows->bytes_read();

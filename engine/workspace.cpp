@@ -79,7 +79,7 @@ void Workspace::carve_engram(const ModelConfig& c, Carver& carver) {
 
 void Workspace::carve_experts(const ModelConfig& c, Carver& carver) {
     const uint64_t n = shape.chunk, k = c.top_k;
-    carver.take(routes, 2 * n * k);
+    carver.take(exchange, exchange_places(c, shape.chunk).end);
     carver.take(guess_ids, k);
     carver.take(guess_weights, k);
     carver.take(partial, n * k * c.hidden);
@@ -100,7 +100,6 @@ uint64_t Workspace::carve(const ModelConfig& c, Carver carver) {
     carver.take(collapsed, n * dim);
     carver.take(x, n * dim);
     carver.take(y, n * dim);
-    take_quant(carver, xq, n, dim);
     carve_attention(c, carver);
     carve_engram(c, carver);
     carve_experts(c, carver);
@@ -112,6 +111,22 @@ uint64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape
     Workspace workspace{};
     workspace.shape = shape;
     return workspace.carve(config, Carver());
+}
+
+Workspace::ExchangePlaces Workspace::exchange_places(const ModelConfig& c, int32_t n) {
+    const auto rows = static_cast<uint64_t>(n), dim = static_cast<uint64_t>(c.hidden);
+    ExchangePlaces at{};
+    at.codes = round_up(rows * c.top_k * (sizeof(int32_t) + sizeof(float)), 256);
+    at.scales = at.codes + round_up(rows * dim, 256);
+    at.end = at.scales + rows * (dim / 32);
+    return at;
+}
+
+void Workspace::fit(const ModelConfig& c, int32_t n) {
+    const ExchangePlaces at = exchange_places(c, n);
+    routes = reinterpret_cast<int32_t*>(exchange);
+    xq.codes = reinterpret_cast<uint8_t*>(exchange + at.codes);
+    xq.scales = reinterpret_cast<uint8_t*>(exchange + at.scales);
 }
 
 uint64_t Workspace::list_bytes(const ModelConfig& config, const WorkspaceShape& shape) {

@@ -31,7 +31,6 @@ struct Workspace {
     float *pre_a, *pre_b, *post_a, *post_b;  // [n][H]
     float *comb_a, *comb_b;                  // [n][H][H]
     bf16 *collapsed, *x, *y;                 // [n][D]: before the norm, after it, sub-layer output
-    QuantRows xq;                            // [n][D]
     float *plain_cos, *plain_sin, *yarn_cos, *yarn_sin;  // [n + 1][rope_dim / 2]
 
     bf16* qr;                    // [n][q_rank]
@@ -53,7 +52,10 @@ struct Workspace {
     QuantRows rows;                   // [s][columns * engram_dim]
     bf16* engram_kv;                  // [s][(H + 1) * D]
 
-    int32_t* routes;       // [n][k] ids, then [n][k] fp32 weights: one download
+    // Of a pass, side by side so that one download brings both to the host: fit().
+    std::byte* exchange;
+    int32_t* routes;       // [n][k] ids, then [n][k] fp32 weights
+    QuantRows xq;          // [n][D]
     int32_t* guess_ids;    // [k]
     float* guess_weights;  // [k]
     // Written by the host, read by the device in place; outside the workspace's memory.
@@ -66,6 +68,12 @@ struct Workspace {
 
     static uint64_t bytes(const ModelConfig& config, const WorkspaceShape& shape);
     static uint64_t list_bytes(const ModelConfig& config, const WorkspaceShape& shape);
+    struct ExchangePlaces {
+        uint64_t codes, scales, end;  // bytes from the routes
+    };
+    static ExchangePlaces exchange_places(const ModelConfig& config, int32_t n);
+    // Places routes and xq for a pass of n tokens.
+    void fit(const ModelConfig& config, int32_t n);
     // `lists`: list_bytes() from Backend::allocate_shared().
     Workspace(const ModelConfig& config, const WorkspaceShape& shape, std::byte* memory,
               std::byte* lists);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/backend.h"
@@ -97,7 +98,7 @@ class ForwardingBackend : public Backend {
         ForwardingBackend& owner;
     };
     template <class Call>
-    auto call(Call what) {
+    std::invoke_result_t<Call, Backend&> call(Call what) {
         Around around(*this);
         return what(*inner_);
     }
