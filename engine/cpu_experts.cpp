@@ -25,7 +25,9 @@ uint64_t CpuExperts::bytes(const ModelConfig& config) {
 }
 
 CpuExperts::CpuExperts(const CpuExpertsOptions& options, std::unique_ptr<Backend> backend)
-    : backend_(std::move(backend)), split_(options.share), held_max_(options.held_max) {}
+    : backend_(std::move(backend)), split_(options.share), held_max_(options.held_max) {
+    stats_.expert_bytes = options.expert_bytes;
+}
 
 Result<std::unique_ptr<CpuExperts>> CpuExperts::create(const CpuExpertsOptions& options,
                                                        const ModelConfig& config,

@@ -32,6 +32,7 @@ struct CpuExpertsOptions {
     int threads = 0;                // 0: one less than usable, for the engine thread
     std::optional<uint32_t> share;  // percent; empty: by measured rates
     size_t held_max = 1;            // experts added and not dropped
+    uint64_t expert_bytes = 0;      // of one, for the statistics
 };
 
 class CpuExperts {

@@ -58,6 +58,7 @@ struct CpuExpertStats {
     uint64_t computed = 0;         // of those, by the CPU
     double seconds = 0;            // of the CPU
     double link_s = 0, cpu_s = 0;  // latest averages an expert; 0: not measured
+    uint64_t expert_bytes = 0;
 };
 
 // What a run did, for --stats, --json and the last line.

@@ -129,7 +129,8 @@ Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
     auto cpu = CpuExperts::create({.isa = o.isa,
                                    .threads = o.threads,
                                    .share = o.cpu_experts,
-                                   .held_max = std::max<size_t>(1, plan.ring_slots / 2 - 1)},
+                                   .held_max = std::max<size_t>(1, plan.ring_slots / 2 - 1),
+                                   .expert_bytes = rt.experts->expert_bytes({0, 0})},
                                   rt.config, Workspace::exchange_places(rt.config, rows).end);
     if (!cpu) return tl::unexpected(cpu.error());
     rt.cpu_experts = std::move(*cpu);

@@ -7,6 +7,7 @@
 #include "tools/bench_drive.h"
 #include "tools/bench_kernels.h"
 #include "tools/bench_model.h"
+#include "tools/bench_split.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
 #include "tools/output.h"
@@ -22,6 +23,7 @@ struct Results {
     std::optional<ModelReport> model, uncached;
     std::vector<KernelRate> kernels;
     std::optional<DriveReport> drive;
+    std::vector<SplitRow> split;
 };
 
 bool wanted(const Options& options, std::string_view part) {
@@ -81,6 +83,7 @@ std::string results_text(const Results& results) {
     if (results.uncached) out += model_text("model, cache off", *results.uncached);
     if (!results.kernels.empty()) out += kernels_text(results.kernels);
     if (results.drive) out += drive_text(*results.drive);
+    if (!results.split.empty()) out += split_text(results.split);
     if (double share = uncached_share(results); share > 0) {
         out +=
             line("decode with the cache off reaches %.1f %% of what the best plain reads allow\n",
@@ -149,6 +152,7 @@ std::string results_json(const Results& results) {
     if (results.uncached) json.key("cache_off"), write_model(json, *results.uncached);
     if (!results.kernels.empty()) json.key("kernels"), write_kernels(json, results.kernels);
     if (results.drive) json.key("drive"), write_drive(json, *results.drive);
+    if (!results.split.empty()) json.key("split"), write_split(json, results.split);
     json.member("cache_off_share", uncached_share(results)).end_object();
     return json.text() + "\n";
 }
@@ -182,6 +186,12 @@ Result<Results> measure(const Options& options) {
         auto drive = bench_drive(options.engine, drive_seconds);
         if (!drive) return tl::unexpected(drive.error());
         results.drive = std::move(*drive);
+    }
+    // Three loads of the model: for who asks.
+    if (!options.only.empty() && wanted(options, "split")) {
+        auto split = bench_split(options.engine, bench);
+        if (!split) return tl::unexpected(split.error());
+        results.split = std::move(*split);
     }
     return results;
 }

@@ -103,6 +103,7 @@ Result<ModelReport> bench_model(const EngineOptions& options, const ModelBench& 
     report.decode_tok_s = rate(tokens, decoded.decode_s);
     report.bytes_token = static_cast<double>(bytes) / (tokens * bench.runs);
     report.hit_rate = rate(static_cast<double>(hits), static_cast<double>(asked));
+    report.cpu = decoded.decode.cpu;
     report.limit =
         limit_of(decoded.decode, static_cast<uint64_t>(report.decode_tokens), decoded.decode_s);
     report.peak_rss = peak_memory();

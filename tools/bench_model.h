@@ -19,7 +19,8 @@ struct ModelReport {
     double prompt_tok_s = 0, decode_tok_s = 0;  // medians of the runs
     double bytes_token = 0;                     // read a decoded token, in all runs
     double hit_rate = 0;
-    Limit limit;  // of the median run
+    CpuExpertStats cpu;  // of the median run
+    Limit limit;         // of the median run
 };
 
 struct ModelBench {

@@ -272,6 +272,38 @@ Outcome set_vram_slots(Options& o, const Setting& s) {
     return {};
 }
 
+Outcome set_cpu_experts(Options& o, const Setting& s) {
+    std::string_view text = text_of(s);
+    o.engine.cpu_experts.reset();
+    if (text == "auto") return {};
+    if (text == "off") {
+        o.engine.cpu_experts = 0;
+        return {};
+    }
+    if (text.ends_with('%')) text.remove_suffix(1);
+    auto value = parse_integer(s.source, text, 0, 100);
+    if (!value) return fail(Code::usage, value.error().message + ", nor auto or off");
+    o.engine.cpu_experts = static_cast<uint32_t>(*value);
+    return {};
+}
+
+Outcome set_link(Options& o, const Setting& s) {
+    constexpr std::string_view paced = "paced:";
+    o.engine.link_rate = 0;
+    if (text_of(s) == "auto") return {};
+    if (!text_of(s).starts_with(paced)) {
+        return fail(Code::usage, cat(s.source, ": \"", printable(text_of(s)),
+                                     "\" is neither auto nor paced:RATE, like paced:14GB"));
+    }
+    auto rate = parse_size(std::string_view(text_of(s)).substr(paced.size()));
+    if (!rate) return within(s.source, rate.error());
+    if (*rate < 1'000'000) {
+        return fail(Code::usage, s.source + ": a link brings at least 1MB a second");
+    }
+    o.engine.link_rate = *rate;
+    return {};
+}
+
 Outcome set_skip_selftest(Options& o, const Setting& s) {
     Options switched;
     auto done = set_switch<&Options::stats>(switched, s);
@@ -364,7 +396,7 @@ Outcome set_log_level(Options& o, const Setting& s) {
 }
 
 Outcome set_only(Options& o, const Setting& s) {
-    auto names = split_names(s, {"decode", "prefill", "gemv", "drive"});
+    auto names = split_names(s, {"decode", "prefill", "gemv", "drive", "split"});
     if (!names) return tl::unexpected(names.error());
     o.only = *names;
     return {};

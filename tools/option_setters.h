@@ -67,6 +67,8 @@ Outcome set_isa(Options& options, const Setting& setting);
 Outcome set_io(Options& options, const Setting& setting);
 Outcome set_ram(Options& options, const Setting& setting);
 Outcome set_vram(Options& options, const Setting& setting);
+Outcome set_cpu_experts(Options& options, const Setting& setting);
+Outcome set_link(Options& options, const Setting& setting);
 Outcome set_vram_slots(Options& options, const Setting& setting);
 Outcome set_skip_selftest(Options& options, const Setting& setting);
 Outcome set_slots(Options& options, const Setting& setting);

@@ -97,6 +97,12 @@ constexpr OptionSpec table[] = {
      "VRAM budget, like 7.3GiB (default: what is free, less a margin)", set_vram},
     {"--vram-slots", "N|off", Takes::one, runs_model, true, g_machine,
      "Experts kept in VRAM (default: what its budget leaves)", set_vram_slots},
+    {"--cpu-experts", "auto|off|P%", Takes::one, runs_model, true, g_machine,
+     "Share of the experts not in VRAM that the CPU computes (default: by measured rates)",
+     set_cpu_experts},
+    {"--link", "paced:RATE", Takes::one, runs_model, true, g_machine,
+     "Experts reach the device no faster than that, like paced:14GB a second (for measuring)",
+     set_link},
     {"--skip-selftest", "", Takes::none, runs_model, true, g_machine,
      "Do not check a card's kernels at their first start", set_skip_selftest},
     {"--cache-slots", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
@@ -140,7 +146,7 @@ constexpr OptionSpec table[] = {
      set_switch<&Options::check>},
     {"--hashes", "FILE", Takes::one, inspect, false, g_command,
      "With --check: write the hashes, or compare with those in FILE", set_name<&Options::hashes>},
-    {"--only", "PARTS", Takes::one, bench, false, g_command, "Of decode,prefill,gemv,drive",
+    {"--only", "PARTS", Takes::one, bench, false, g_command, "Of decode,prefill,gemv,drive,split",
      set_only},
 };
 

@@ -108,6 +108,7 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
         out += cat("vram      ", vram.asked, " asked, ", share(vram.hits, vram.asked), " hits, ",
                    vram.evictions, " evictions; peak ", size_text(all.device.memory_peak), "\n");
     }
+    if (all.cpu.asked > 0) out += cat("cpu       ", cpu_experts_text(all.cpu), "\n");
     if (all.device.launches > 0) {
         const double tokens =
             static_cast<double>(std::max<uint64_t>(1, all.decode_tokens + (all.prompt_tokens > 0)));
@@ -126,6 +127,26 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
                fixed(ring_rate(all) / 1e9, 3), " GB/s while busy; waited ",
                fixed(all.ring.wait_s, 3), " s\n");
     return out;
+}
+
+std::string cpu_experts_text(const CpuExpertStats& cpu) {
+    const auto speed = [&](double expert_s) {
+        if (expert_s <= 0) return std::string("not measured");
+        return fixed(static_cast<double>(cpu.expert_bytes) / expert_s / 1e9, 1) + " GB/s";
+    };
+    return cat(cpu.computed, " of ", cpu.asked, " experts that were not in VRAM; CPU ",
+               speed(cpu.cpu_s), ", link ", speed(cpu.link_s));
+}
+
+void write_cpu_experts(JsonWriter& json, const CpuExpertStats& cpu) {
+    json.begin_object()
+        .member("asked", cpu.asked)
+        .member("computed", cpu.computed)
+        .member("seconds", cpu.seconds)
+        .member("cpu_s", cpu.cpu_s)
+        .member("link_s", cpu.link_s)
+        .member("expert_bytes", cpu.expert_bytes)
+        .end_object();
 }
 
 void write_cache(JsonWriter& json, const CacheStats& c) {
@@ -195,6 +216,8 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
     if (all.device.launches > 0) {
         json.key("vram");
         write_cache(json, all.vram);
+        json.key("cpu_experts");
+        write_cpu_experts(json, all.cpu);
         json.key("gpu").begin_object();
         json.member("launches", all.device.launches)
             .member("waits", all.device.waits)

@@ -40,6 +40,8 @@ std::string stats_block(const Answer& answer, const RunFacts& facts);
 std::string answer_json(const Answer& answer, const RunFacts& facts);
 
 void write_cache(JsonWriter& json, const CacheStats& cache);
+std::string cpu_experts_text(const CpuExpertStats& cpu);
+void write_cpu_experts(JsonWriter& json, const CpuExpertStats& cpu);
 void write_limit(JsonWriter& json, const Limit& limit);
 
 double rate(double amount, double seconds);  // 0 when seconds is 0

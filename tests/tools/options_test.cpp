@@ -134,8 +134,16 @@ TEST_CASE("every name of a flag works and lands in its field") {
                      "6",
                      "--predictor",
                      "repeat",
+                     "--cpu-experts",
+                     "40%",
+                     "--link",
+                     "paced:14GB",
                      "--device",
                      "cuda:1"});
+    CHECK(o.engine.cpu_experts == 40);
+    CHECK(o.engine.link_rate == 14'000'000'000);
+    CHECK(!s.good({"m", "--cpu-experts", "auto"}).engine.cpu_experts);
+    CHECK(s.good({"m", "--cpu-experts", "off"}).engine.cpu_experts == 0);
     CHECK(o.top_k == 40);
     CHECK(o.top_p == 0.9);
     CHECK(o.min_p == 0.1);
@@ -230,6 +238,13 @@ TEST_CASE("edge values: accepted exactly, or refused with flag, value and range"
                                                                       {"--ram", "12 GB"},
                                                                       {"--ram", "0"},
                                                                       {"--ram", "lots"},
+                                                                      {"--cpu-experts", "101%"},
+                                                                      {"--cpu-experts", "half"},
+                                                                      {"--cpu-experts", "%"},
+                                                                      {"--link", "14GB"},
+                                                                      {"--link", "paced:"},
+                                                                      {"--link", "paced:fast"},
+                                                                      {"--link", "paced:0"},
                                                                       {"--cache-slots", "-1"},
                                                                       {"--cache-slots", "on"},
                                                                       {"--cache-policy", "mru"},
