@@ -59,6 +59,11 @@ struct Vector {
     const uint8_t* scales;
 };
 
+constexpr int staged_block = 64 + (int)sizeof(float);
+__host__ __device__ constexpr int align16(int bytes) {
+    return (bytes + 15) / 16 * 16;
+}
+
 // The same in shared memory: a block's 32 values as 64 bytes, and its scale.
 struct Staged1 {
     const uint4* x;
@@ -81,6 +86,40 @@ __device__ inline Staged1 stage_one(const Vector& from, int blocks, std::byte* m
         for (int i = threadIdx.x; i < blocks; i += blockDim.x)
             scale[i] = e8m0_to_float(from.scales[i]);
     return {x, scale};
+}
+
+// A slice of a tile: low(d) and high(d) give this thread's part of block d of rows g and g + 8,
+// whose sums go to sums[g] and sums[g + 8]. `scale` is that of block `lane`.
+template <Kind kind, int length, class Low, class High>
+__device__ inline void slice_product(const Low& low, const High& high, float scale,
+                                     const Staged1& x, int slice, float* sums) {
+    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
+    const uint4* mine = x.x + slice * length * 4 + quad;
+    const float* x_scale = x.scale + slice * length;
+    float top = 0.0f, bottom = 0.0f;
+#pragma unroll
+    for (int d = 0; d < length; ++d) {
+        uint4 v = mine[d * 4];
+        float t[4];
+        block_product<kind>(t, words<kind>(low(d)), words<kind>(high(d)), {{v.x, v.y, v.z, v.w}});
+        if constexpr (kind == Kind::bf16) {
+            top = top + t[0];
+            bottom = bottom + t[2];
+        } else {
+            float s_w = __shfl_sync(0xffffffffu, scale, d);
+            if constexpr (kind == Kind::fp8) {
+                float s_x = x_scale[d];
+                t[0] = t[0] * s_x;
+                t[2] = t[2] * s_x;
+            }
+            top = __fmaf_rn(t[0], s_w, top);
+            bottom = __fmaf_rn(t[2], s_w, bottom);
+        }
+    }
+    if (quad == 0) {
+        sums[g] = top;
+        sums[g + 8] = bottom;
+    }
 }
 
 // The weights of one slice of one tile.
@@ -108,34 +147,72 @@ struct Slice {
 
     // Rows g and g + 8 to sums[g] and sums[g + 8].
     __device__ void run(const Staged1& x, int slice, float* sums) const {
+        slice_product<kind, length>([&](int d) { return low[d]; }, [&](int d) { return high[d]; },
+                                    scale, x, slice, sums);
+    }
+};
+
+// The same through shared memory, where the card copies rows there by itself (compute 9.0 and
+// later): the load units have one instruction a row to do instead of two a block. Codes only.
+template <Kind kind, int length>
+struct Copied {
+    static constexpr int row_bytes = length * 32;
+    // Two rows are followed by 32 bytes of nothing, so that four neighbours meet no bank twice.
+    static constexpr int tile_bytes = 16 * row_bytes + 8 * 32;
+    const std::byte* rows;
+    uint32_t barrier;
+    float scale;
+
+    // `memory`: tile_bytes, 16-byte aligned; `arrived`: 8 bytes. Both this warp's.
+    __device__ void load(const Matrix& m, int row0, int slice, std::byte* memory,
+                         uint64_t* arrived) {
+        rows = memory;
+#if __CUDA_ARCH__ >= 900
+        int lane = threadIdx.x % warp;
+        barrier = (uint32_t)__cvta_generic_to_shared(arrived);
+        if (lane == 0) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
+            asm volatile("fence.mbarrier_init.release.cluster;");
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                         "r"(16 * row_bytes)
+                         : "memory");
+        }
+        __syncwarp();
+        if (lane < 16) {
+            const std::byte* from =
+                m.weights + (int64_t)(row0 + lane) * m.blocks * 32 + slice * row_bytes;
+            uint32_t to = (uint32_t)__cvta_generic_to_shared(memory + place(lane));
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+                "[%3];" ::"r"(to),
+                "l"(__cvta_generic_to_global(from)), "r"(row_bytes), "r"(barrier)
+                : "memory");
+        }
+        scale = e8m0_to_float(__ldg(m.scales + (int64_t)(row0 / 32) * m.blocks + slice * length +
+                                    (lane < length ? lane : 0)));
+#endif
+    }
+    __device__ void run(const Staged1& x, int slice, float* sums) const {
+#if __CUDA_ARCH__ >= 900
+        uint32_t done = 0;
+        while (!done)
+            asm volatile(
+                "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; "
+                "selp.u32 %0, 1, 0, p;}"
+                : "=r"(done)
+                : "r"(barrier)
+                : "memory");
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-        const uint4* mine = x.x + slice * length * 4 + quad;
-        const float* x_scale = x.scale + slice * length;
-        float top = 0.0f, bottom = 0.0f;
-#pragma unroll
-        for (int d = 0; d < length; ++d) {
-            uint4 v = mine[d * 4];
-            float t[4];
-            block_product<kind>(t, words<kind>(low[d]), words<kind>(high[d]),
-                                {{v.x, v.y, v.z, v.w}});
-            if constexpr (kind == Kind::bf16) {
-                top = top + t[0];
-                bottom = bottom + t[2];
-            } else {
-                float s_w = __shfl_sync(0xffffffffu, scale, d);
-                if constexpr (kind == Kind::fp8) {
-                    float s_x = x_scale[d];
-                    t[0] = t[0] * s_x;
-                    t[2] = t[2] * s_x;
-                }
-                top = __fmaf_rn(t[0], s_w, top);
-                bottom = __fmaf_rn(t[2], s_w, bottom);
-            }
-        }
-        if (quad == 0) {
-            sums[g] = top;
-            sums[g + 8] = bottom;
-        }
+        const std::byte *low = rows + place(g) + quad * 8, *high = rows + place(g + 8) + quad * 8;
+        slice_product<kind, length>([&](int d) { return *(const uint2*)(low + d * 32); },
+                                    [&](int d) { return *(const uint2*)(high + d * 32); }, scale, x,
+                                    slice, sums);
+#endif
+    }
+
+ private:
+    __device__ static int place(int row) {
+        return row * row_bytes + row / 2 * 32;
     }
 };
 
@@ -160,25 +237,9 @@ struct Plain {
     int group_tiles, group_bytes;  // grouped: tiles that share activations, and bytes of those
 };
 
-template <Kind kind, int length>
-__global__ void __launch_bounds__(threads_of<kind, length>)
-    one_kernel(__grid_constant__ const Plain op, int slices_log2) {
-    extern __shared__ __align__(16) std::byte memory[];
-    __shared__ float sums[sums_max];
-    int w = threadIdx.x / warp, slices = 1 << slices_log2, slice = w & (slices - 1);
-    int units = blockDim.x / warp >> slices_log2, first = blockIdx.x * units;
-    int tile = first + (w >> slices_log2);
-    bool of_a = tile < op.a_tiles, inside = tile < op.tiles;
-    Slice<kind, length> weights;
-    if (inside) weights.load(of_a ? op.a : op.b, (of_a ? tile : tile - op.a_tiles) * 16, slice);
-    start_after_previous();
-    Vector from = op.x;
-    if constexpr (kind == Kind::grouped)
-        from.values += (int64_t)(first / op.group_tiles) * op.group_bytes;
-    Staged1 x = stage_one<kind>(from, op.a.blocks, memory);
-    __syncthreads();
-    if (inside) weights.run(x, slice, sums + w * 16);
-    __syncthreads();
+// Warp w's tile and slice are done; adds the slices up and stores.
+__device__ inline void store_tiles(const Plain& op, const float* sums, int first, int units,
+                                   int slices) {
     int at = first + threadIdx.x / 16, r = threadIdx.x % 16;
     if ((int)threadIdx.x >= units * 16 || at >= op.tiles) return;
     float total = slice_sum(sums + threadIdx.x / 16 * slices * 16 + r, slices);
@@ -188,6 +249,38 @@ __global__ void __launch_bounds__(threads_of<kind, length>)
         op.a_bf16[at * 16 + r] = to_bf16(total);
     else
         op.a_f32[at * 16 + r] = total;
+}
+
+template <Kind kind, int length, bool copied>
+__global__ void __launch_bounds__(threads_of<kind, length>)
+    one_kernel(__grid_constant__ const Plain op, int slices_log2) {
+    extern __shared__ __align__(128) std::byte memory[];  // activations, then weights
+    __shared__ float sums[sums_max];
+    __shared__ uint64_t arrived[copied ? threads_max / warp : 1];
+    int w = threadIdx.x / warp, slices = 1 << slices_log2, slice = w & (slices - 1);
+    int units = blockDim.x / warp >> slices_log2, first = blockIdx.x * units;
+    int tile = first + (w >> slices_log2);
+    bool of_a = tile < op.a_tiles, inside = tile < op.tiles;
+    const Matrix& matrix = of_a ? op.a : op.b;
+    int row0 = (of_a ? tile : tile - op.a_tiles) * 16;
+    std::conditional_t<copied, Copied<kind, length>, Slice<kind, length>> weights;
+    if (inside) {
+        if constexpr (copied)
+            weights.load(matrix, row0, slice,
+                         memory + align16(op.a.blocks * staged_block) + w * weights.tile_bytes,
+                         arrived + w);
+        else
+            weights.load(matrix, row0, slice);
+    }
+    start_after_previous();
+    Vector from = op.x;
+    if constexpr (kind == Kind::grouped)
+        from.values += (int64_t)(first / op.group_tiles) * op.group_bytes;
+    Staged1 x = stage_one<kind>(from, op.a.blocks, memory);
+    __syncthreads();
+    if (inside) weights.run(x, slice, sums + w * 16);
+    __syncthreads();
+    store_tiles(op, sums, first, units, slices);
 }
 
 // 32 output rows, one quantisation group: two tiles.
@@ -245,7 +338,7 @@ Matrix matrix_of(const Job& job) {
 }
 
 int staged_size(const Job& job) {
-    return job.cols / 32 * (64 + (int)sizeof(float));
+    return job.cols / 32 * staged_block;
 }
 
 // What a launch needs, where the shape is of those above: whole tiles, and slices of one length.
@@ -301,6 +394,10 @@ int units_of(const Plain& op, int slices, int threads) {
     return units;
 }
 
+bool copies(const Matrix& m) {
+    return (uintptr_t)m.weights % 16 == 0;
+}
+
 template <Kind kind>
 bool one(const Job& a, const Job* b, Lane lane) {
     Launch<kind> plan(a);
@@ -313,9 +410,18 @@ bool one(const Job& a, const Job* b, Lane lane) {
         op.tiles += b->rows / 16;
     }
     auto start = [&](auto length) {
-        int units = units_of<kind>(op, plan.slices, 512);
-        launch_kernel(one_kernel<kind, length()>, ceil_div(op.tiles, units),
-                      units * plan.slices * warp, plan.shared, lane, op, plan.slices_log2);
+        int units = units_of<kind>(op, plan.slices, 512), threads = units * plan.slices * warp;
+        unsigned grid = ceil_div(op.tiles, units);
+        if constexpr (kind != Kind::bf16 && length() <= 10) {
+            size_t shared = align16(plan.shared) +
+                            (size_t)units * plan.slices * Copied<kind, length()>::tile_bytes;
+            if (lane.can_overlap && copies(op.a) && (!b || copies(op.b)) &&
+                shared + sums_max * sizeof(float) + 512 <= shared_max)
+                return launch_kernel(one_kernel<kind, length(), true>, grid, threads, shared, lane,
+                                     op, plan.slices_log2);
+        }
+        launch_kernel(one_kernel<kind, length(), false>, grid, threads, plan.shared, lane, op,
+                      plan.slices_log2);
     };
     if (plan.length == 16) return start(std::integral_constant<int, 16>{}), true;
     return plan.dispatch(start);

@@ -1,18 +1,19 @@
 // Routed experts of one activation row each, on int8 matrix units, the order of additions of
 // moe.cu.
 //
-// A warp owns 16 output rows. Thread q of a quad reads whole blocks of 32 codes (16 bytes) of its
-// two rows: blocks 8 j + 2 q and 8 j + 2 q + 1, which are its two lanes of the contract. The four
-// blocks of a quad go through the matrix unit together: thread q's share of k holds its own block,
-// and the other operand is zero wherever a column's block is another thread's. Columns 2 q and 2 q
-// + 1 are digits 0 and 1 of block q, so that every thread ends with its own block's integer.
+// Two warps own 16 output rows, four lanes of the contract each. Thread q of a quad reads whole
+// blocks of 32 codes (16 bytes) of its two rows: blocks 8 j + 4 h + q, lane 4 h + q of the contract
+// (h: which of the two warps). The four blocks of a quad go through the matrix unit together:
+// thread q's share of k holds its own block, and the other operand is zero wherever a column's
+// block is another thread's. Columns 2 q and 2 q + 1 are digits 0 and 1 of block q, so that every
+// thread ends with its own block's integer.
 #include "kernels/cuda/moe.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int threads = 128, stride = 112;  // bytes between blocks in shared memory
-constexpr int zeros = 160;                  // what threads read that have nothing to add
+constexpr int threads = 256, tiles = 4, stride = 112;  // bytes between blocks in shared memory
+constexpr int zeros = 160;                             // what threads read that have nothing to add
 
 // One activation row in shared memory, and the values of scale bytes.
 struct Row {
@@ -43,61 +44,51 @@ __device__ Row stage(const Digits& from, const int* sums, int64_t row, int block
     return {zero, digits, pairs, power};
 }
 
-// 16 rows of a matrix of 8 * steps blocks a row, `depth` steps in flight.
+// Half of the lanes of 16 rows of a matrix of 8 * steps blocks a row, `depth` steps in flight.
 template <int steps, int depth>
 class Rows {
     static_assert(steps % depth == 0);
 
  public:
-    __device__ Rows(const uint8_t* codes, const uint8_t* scales, int row0) {
+    __device__ Rows(const uint8_t* codes, const uint8_t* scales, int row0, int half) : half_(half) {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-        int64_t at = (int64_t)(row0 + g) * blocks + 2 * quad;
+        int64_t at = (int64_t)(row0 + g) * blocks + 4 * half + quad;
         codes_ = codes + at * 16;
         scales_ = scales + at;
 #pragma unroll
         for (int d = 0; d < depth; ++d) fetch(d, d);
     }
 
-    // y[i] = row g + 8 i, in all four threads of a quad.
-    __device__ void run(const Row& x, float (&y)[2]) {
+    // Lane 4 half + q of rows g and g + 8 to lanes[row][8].
+    __device__ void run(const Row& x, float (*lanes)[8]) {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
         // Where this thread finds the other operand: digits 0 and 1 if the column's block is its
         // own, digit 2 in the even column; zeros else.
         bool two = g / 2 == quad, one = g == 2 * quad;
-        const uint8_t* low = two ? x.digits + 2 * quad * stride + g % 2 * 32 : x.zero;
-        const uint8_t* high = one ? x.digits + 2 * quad * stride + 64 : x.zero;
+        const uint8_t* mine = x.digits + (4 * half_ + quad) * stride;
+        const uint8_t* low = two ? mine + g % 2 * 32 : x.zero;
+        const uint8_t* high = one ? mine + 64 : x.zero;
         const int low_step = two ? 8 * stride : 0, high_step = one ? 8 * stride : 0;
-        const float2* pairs = x.scale_and_offset + 2 * quad;
-        float acc[2][2] = {};
+        const float2* pairs = x.scale_and_offset + 4 * half_ + quad;
+        float acc[2] = {0.0f, 0.0f};
         for (int base = 0; base < steps; base += depth) {
 #pragma unroll
             for (int d = 0; d < depth; ++d) {
-                uint32_t scales[2] = {next_scales_[d][0], next_scales_[d][1]};
+                int sums[2];
+                integers(next_[d][0], next_[d][1], low, high, sums);
+                float2 pair = *pairs;
 #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    int sums[2];
-                    integers(next_[d][0][e], next_[d][1][e], low + e * stride, high + e * stride,
-                             sums);
-                    float2 pair = pairs[e];
-#pragma unroll
-                    for (int i = 0; i < 2; ++i)
-                        acc[i][e] = acc[i][e] + term(sums[i] - __float_as_int(pair.y), pair.x,
-                                                     x.power[scales[i] >> (8 * e) & 255]);
-                }
+                for (int i = 0; i < 2; ++i)
+                    acc[i] = acc[i] + term(sums[i] - __float_as_int(pair.y), pair.x,
+                                           x.power[next_scales_[d][i]]);
                 low += low_step;
                 high += high_step;
                 pairs += 8;
                 if (base + depth < steps) fetch(d, base + d + depth);
             }
         }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            float v0 = acc[i][0] + __shfl_xor_sync(0xffffffffu, acc[i][0], 2);
-            float v1 = acc[i][1] + __shfl_xor_sync(0xffffffffu, acc[i][1], 2);
-            v0 = v0 + __shfl_xor_sync(0xffffffffu, v0, 1);
-            v1 = v1 + __shfl_xor_sync(0xffffffffu, v1, 1);
-            y[i] = v0 + v1;
-        }
+        lanes[g][4 * half_ + quad] = acc[0];
+        lanes[g + 8][4 * half_ + quad] = acc[1];
     }
 
  private:
@@ -106,10 +97,8 @@ class Rows {
     __device__ void fetch(int d, int step) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const uint4* from = (const uint4*)(codes_ + step * 128 + i * 8 * blocks * 16);
-            next_[d][i][0] = __ldg(from);
-            next_[d][i][1] = __ldg(from + 1);
-            next_scales_[d][i] = __ldg((const uint16_t*)(scales_ + step * 8 + i * 8 * blocks));
+            next_[d][i] = __ldg((const uint4*)(codes_ + step * 128 + i * 8 * blocks * 16));
+            next_scales_[d][i] = __ldg(scales_ + step * 8 + i * 8 * blocks);
         }
     }
 
@@ -132,10 +121,16 @@ class Rows {
         out[1] = c[2] + c[3] * 256 + e[2] * 65536;
     }
 
+    int half_;
     const uint8_t *codes_, *scales_;
-    uint4 next_[depth][2][2];
-    uint16_t next_scales_[depth][2];
+    uint4 next_[depth][2];
+    uint8_t next_scales_[depth][2];
 };
+
+// The contract's tree over the eight lanes.
+__device__ inline float tree(const float (&v)[8]) {
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
 
 // The digits of one lane's activation, and the sum of the warp's.
 __device__ inline void store_digits_and_sum(const Digits& to, int* sums, int64_t block,
@@ -157,46 +152,45 @@ __global__ void one_digits_kernel(__grid_constant__ const Items items) {
                          items.x.codes[from * 32 + lane], items.x.scales[from]);
 }
 
-// Warps 0, 1: rows 0..15 and 16..31 of w1; warps 2, 3: of w3.
+// Tiles 0, 1: rows 0..15 and 16..31 of w1; tiles 2, 3: of w3.
 template <int steps, int depth>
 __global__ void __launch_bounds__(threads, 4)
     one_gate_up_kernel(__grid_constant__ const Items items) {
     extern __shared__ __align__(16) std::byte memory[];
-    __shared__ float values[2][32];
+    __shared__ float lanes[tiles][16][8], values[tiles * 16];
     const Item& item = items.at[blockIdx.y];
-    int w = threadIdx.x / warp, lane = threadIdx.x % warp;
-    Rows<steps, depth> rows(w < 2 ? item.c1 : item.c3, w < 2 ? item.s1 : item.s3,
-                            blockIdx.x * 32 + w % 2 * 16);
+    int w = threadIdx.x / warp, lane = threadIdx.x % warp, tile = w / 2;
+    Rows<steps, depth> rows(tile < 2 ? item.c1 : item.c3, tile < 2 ? item.s1 : item.s3,
+                            blockIdx.x * 32 + tile % 2 * 16, w % 2);
     start_after_previous();
     Row x = stage(items.in, items.in_sums, blockIdx.y, steps * 8, memory);
-    float y[2];
-    rows.run(x, y);
-    if (lane % 4 < 2)
-        values[w / 2][w % 2 * 16 + lane / 4 + lane % 4 * 8] = round_bf16(lane % 4 ? y[1] : y[0]);
+    rows.run(x, lanes[tile]);
+    __syncthreads();
+    if (threadIdx.x < tiles * 16)
+        values[threadIdx.x] = round_bf16(tree(lanes[threadIdx.x / 16][threadIdx.x % 16]));
     __syncthreads();
     if (w != 0) return;
     uint8_t code, byte;
-    swiglu_lane(values[0][lane], values[1][lane], item.weight, items.limit, &code, &byte);
+    swiglu_lane(values[lane], values[32 + lane], item.weight, items.limit, &code, &byte);
     store_digits_and_sum(items.act, items.act_sums,
                          (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x, code, byte);
 }
 
+// 64 rows a block: dim is a multiple of that.
 template <int steps, int depth>
 __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ const Items items) {
     extern __shared__ __align__(16) std::byte memory[];
+    __shared__ float lanes[tiles][16][8];
     const Item& item = items.at[blockIdx.y];
-    int lane = threadIdx.x % warp;
-    int row0 = (blockIdx.x * (threads / warp) + threadIdx.x / warp) * 16;
-    bool inside = row0 < items.dim;
-    Rows<steps, depth> rows(item.c2, item.s2, inside ? row0 : 0);
+    int w = threadIdx.x / warp, row0 = blockIdx.x * tiles * 16;
+    Rows<steps, depth> rows(item.c2, item.s2, row0 + w / 2 * 16, w % 2);
     start_after_previous();
     Row x = stage(items.act, items.act_sums, blockIdx.y, steps * 8, memory);
-    if (!inside) return;
-    float y[2];
-    rows.run(x, y);
-    if (lane % 4 < 2)
-        item.out[(int64_t)*item.slot * items.dim + row0 + lane / 4 + lane % 4 * 8] =
-            to_bf16(lane % 4 ? y[1] : y[0]);
+    rows.run(x, lanes[w / 2]);
+    __syncthreads();
+    if (threadIdx.x < tiles * 16)
+        item.out[(int64_t)*item.slot * items.dim + row0 + threadIdx.x] =
+            to_bf16(tree(lanes[threadIdx.x / 16][threadIdx.x % 16]));
 }
 
 }  // namespace
@@ -207,14 +201,14 @@ bool launch_items(const Items& items, int count, Lane lane) {
     auto start = [&](auto gate_up, int dim, auto down, int inner) {
         launch_kernel(one_digits_kernel, dim3(ceil_div(dim / 32, 8), n), 256, 0, lane, items);
         launch_kernel(gate_up, dim3(inner / 32, n), threads, row_bytes(dim / 32), lane, items);
-        launch_kernel(down, dim3(ceil_div(dim, threads / warp * 16), n), threads,
-                      row_bytes(inner / 32), lane, items);
+        launch_kernel(down, dim3(dim / (tiles * 16), n), threads, row_bytes(inner / 32), lane,
+                      items);
         return true;
     };
     if (items.dim == 5120 && items.inner == 2304)
-        return start(one_gate_up_kernel<20, 4>, 5120, one_down_kernel<9, 3>, 2304);
+        return start(one_gate_up_kernel<20, 2>, 5120, one_down_kernel<9, 3>, 2304);
     if (items.dim == 1024 && items.inner == 768)
-        return start(one_gate_up_kernel<4, 4>, 1024, one_down_kernel<3, 3>, 768);
+        return start(one_gate_up_kernel<4, 2>, 1024, one_down_kernel<3, 3>, 768);
     return false;
 }
 
