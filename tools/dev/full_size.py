@@ -3,6 +3,7 @@
     full_size.py BINARY MAKE_CHECKPOINT [--only STAGES] [--shm DIR] [--disk DIR] [--vram SIZE] [--device NAME]
                  [--keep] [--small] [--log DIR]
 
+All stages take ten minutes or a little more; two halves: cold,load,paced,prompt,gemv and ladder,drives,cache,cputier,soak.
 Needs about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache beside them), 30 GiB on a real disk, a card.
 Writes the checkpoints it needs with make_checkpoint, removes them at the end, prints each row as it is measured, and all of
 them as one table at the end. --small: shapes for a dry run on a CPU, in about a minute. Limits of decode rows are the
@@ -231,7 +232,7 @@ class Bench:
         os.makedirs(folder)
         for i, file in enumerate(sorted(os.listdir(source))):
             if chosen(i, file):
-                os.link(os.path.join(source, file), os.path.join(folder, file))
+                os.symlink(os.path.join(source, file), os.path.join(folder, file))
         self.made[name] = folder
         return folder
 
@@ -241,15 +242,15 @@ class Bench:
         mirror = self.linked("mirror", wide, lambda i, file: shard(file))
         first = self.linked("first", wide, lambda i, file: not shard(file) or i % 2 == 0)
         second = self.linked("second", wide, lambda i, file: shard(file) and i % 2 == 1)
-        off = (*self.cold, *self.no_vram(), "--prefetch", "off")
+        off, few = (*self.cold, *self.no_vram(), "--prefetch", "off"), self.scale.tokens // 2
         one = self.decode(f"one drive of {self.gb(slow)}",
-                          self.answer("drive-one", wide, *off, "--io", self.pace(slow)), slow)
+                          self.answer("drive-one", wide, *off, "--io", self.pace(slow), tokens=few), slow)
         cases = (("two drives alike, full mirror", wide, ("--mirror", mirror), (slow, slow), "95 %"),
                  ("mirror, drives 2:1", wide, ("--mirror", mirror), (fast, slow), "95 %"),
                  ("two drives alike, shards spread, no copy", [first, second], (), (slow, slow), ""))
         for i, (name, model, flags, rates, wanted) in enumerate(cases):
             try:
-                answer = self.answer(f"drives-{i}", model, *off, *flags, "--io", self.pace(*rates))
+                answer = self.answer(f"drives-{i}", model, *off, *flags, "--io", self.pace(*rates), tokens=few)
                 speed = self.decode(name, answer, sum(rates), wanted)
                 if rates == (slow, slow):
                     self.row(f"  {name}: times one drive", f"{speed / one:.2f} x", "2.00 x", speed / one / 2, "95 %")
@@ -288,6 +289,8 @@ class Bench:
         self.row("  replay of its routes", "equal" if same else "DIFFERENT", note=text + " % hits")
 
     def stage_cputier(self):
+        if not self.no_vram():
+            return self.row("experts in RAM, CPU or card", "", note="needs a card")
         part = self.model("part")
         slots = self.scale.layers["part"] * self.scale.experts["part"]
         speeds = {}
@@ -321,9 +324,9 @@ class Bench:
 
     def stage_soak(self):
         part = self.model("part")
-        slots = self.scale.layers["part"] * self.scale.experts["part"] // 2
+        slots = self.scale.layers["part"] * self.scale.experts["part"] * 3 // 4
         done = subprocess.run(["bash", os.path.join(HERE, "soak.sh"), self.o.binary, part, "300" if self.scale.small else "2000",
-                               *self.device, "--cache-slots", str(slots), *self.no_vram()], capture_output=True, text=True)
+                               *self.device, "--cache-slots", str(slots)], capture_output=True, text=True)
         for line in done.stdout.splitlines() + done.stderr.splitlines():
             print("  " + line, flush=True)
         self.row("soak", "ok" if done.returncode == 0 else "WRONG", note=(done.stdout.strip().splitlines() or ["?"])[-2 if done.returncode == 0 else -1])

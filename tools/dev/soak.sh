@@ -2,7 +2,8 @@
 # A long answer must not slow down or grow: generates TOKENS tokens past every end token, and compares the last 200 with
 # 200 early ones, once the cache is warm. The route file grows by one record a token: its size says how far the run is.
 #   soak.sh BINARY MODEL [TOKENS] [sluice flags...]      (default 2000 tokens; --device cuda and others pass through)
-# Prints one table: speed, hits (replayed; they need --cache-slots N among the flags), resident memory, VRAM (with a card) early and late. Exit 1 when the late speed is more than
+# Prints one table: speed, hits (replayed; they need --cache-slots N among the flags, and with a card --vram-slots off),
+# resident memory and VRAM (with a card), early and late. Exit 1 when the late speed is more than
 # SOAK_SPEED % (5; "off": not judged) below the early one although the hits are alike, or memory grew more than 1 % + 4 MiB.
 set -euo pipefail
 sluice=$1 model=$2 tokens=${3:-2000}
@@ -10,7 +11,6 @@ shift $(($# < 3 ? $# : 3))
 work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-soak-XXXXXX")
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 gpu() { # bytes used on the card, or nothing
     nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -n 1
@@ -67,6 +67,8 @@ def flag(name, otherwise):
 
 
 slots, policy = flag("--cache-slots", "off"), flag("--cache-policy", "aging-lru")
+if any("cuda" in f for f in flags) and flag("--vram-slots", "") != "off":
+    slots = "off"  # what the RAM tier is asked for depends on the one in VRAM
 
 
 def hits_until(token):  # of a replay of the first tokens
