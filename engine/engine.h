@@ -139,6 +139,9 @@ class Session {
     Result<std::span<const float>> feed(
         std::span<const int32_t> ids,
         const std::function<void(int32_t position, std::span<const float>)>& each = {});
+    // The same, but only the id of the best logit of the last one, the lowest among equals: where
+    // the head is on a card, the logits stay there.
+    Result<int32_t> feed_best(std::span<const int32_t> ids);
     int32_t position() const;
     const std::vector<int32_t>& tokens() const;  // all fed so far
     // Makes the session hold exactly `ids` minus the last: keeps the common prefix if state allows,

@@ -129,11 +129,14 @@ Result<void> run_layer(Pass& pass, int32_t layer) {
     return probe(pass, layer, "pre", pass.pre, streams);
 }
 
+Result<void> not_finite(size_t id, int32_t position) {
+    return fail(Code::numerical, cat("the logit of token ", id, " at position ", position,
+                                     " is not a finite number"));
+}
+
 Result<void> check_finite(std::span<const float> logits, int32_t position) {
     for (size_t id = 0; id < logits.size(); id++) {
-        if (is_finite(logits[id])) continue;
-        return fail(Code::numerical, cat("the logit of token ", id, " at position ", position,
-                                         " is not a finite number"));
+        if (!is_finite(logits[id])) return not_finite(id, position);
     }
     return {};
 }
@@ -155,6 +158,20 @@ Result<void> head_rows(Pass& pass, int32_t row, int32_t count, float* logits) {
     return {};
 }
 
+// The best token of the last row, chosen where the logits are.
+Result<void> best_row(Pass& pass) {
+    Runtime& rt = pass.rt;
+    Workspace& ws = pass.ws;
+    const bf16* x = ws.x + static_cast<uint64_t>(pass.n - 1) * rt.config.hidden;
+    rt.backend->run(LinearBf16{nullptr, ws.logits, rt.weights.head, x, 1});
+    rt.backend->run(Best{ws.best, ws.logits, 1, rt.config.vocab});
+    int32_t place[2];
+    if (auto done = rt.backend->download(place, ws.best, sizeof place); !done) return done;
+    if (place[1] >= 0) return not_finite(place[1], pass.position + pass.n - 1);
+    *pass.best = place[0];
+    return {};
+}
+
 Result<void> run_head(Pass& pass) {
     const ModelConfig& c = pass.rt.config;
     Workspace& ws = pass.ws;
@@ -165,6 +182,7 @@ Result<void> run_head(Pass& pass) {
     const uint64_t dim = c.hidden;
     if (auto r = probe(pass, -1, "final_norm_out", ws.x, pass.n * dim); !r) return r;
 
+    if (pass.best && !pass.probe && !pass.rt.head_backend) return best_row(pass);
     const size_t vocab = static_cast<size_t>(c.vocab);
     int32_t row = pass.each ? 0 : pass.n - 1;
     std::vector<float> host(vocab * std::min(pass.n - row, ws.shape.logit_rows));

@@ -25,6 +25,9 @@ struct Pass {
     bool each = false;   // logits of every position, not the last alone
     Probe* probe = nullptr;
     const std::atomic<bool>* cancel = nullptr;
+    // The place of the last position's best logit is wanted, and no logits: they may stay where
+    // they are computed.
+    int32_t* best = nullptr;
     // Told after every layer; may be empty.
     std::function<void(int32_t layers_done)> progress{};
     // Told the logits of a position; they are gone when it returns.

@@ -99,6 +99,7 @@ struct Feed {
     Session::Impl& s;
     std::span<const int32_t> ids;
     const Each& each;
+    int32_t* best = nullptr;  // set: no logits are wanted, but this, where the pass can tell it
 
     Result<void> run() {
         size_t done = 0;
@@ -122,6 +123,7 @@ struct Feed {
         pass.n = static_cast<int32_t>(n);
         pass.sweep = ids.size() > 1;
         pass.each = static_cast<bool>(each);
+        pass.best = last ? best : nullptr;
         pass.probe = s.probe;
         pass.cancel = s.cancel;
         pass.routes.chosen.resize(layers);
@@ -158,18 +160,38 @@ Session::~Session() {
     impl_->engine->session_open = false;
 }
 
-Result<std::span<const float>> Session::feed(std::span<const int32_t> ids, const Each& each) {
-    if (auto r = check_ids(*impl_, ids); !r) return tl::unexpected(r.error());
+namespace {
+
+// Feeds, and keeps the clock and the state: a failed call leaves no trace.
+Result<void> feed_all(Session::Impl& s, std::span<const int32_t> ids, const Each& each,
+                      int32_t* best) {
+    if (auto r = check_ids(s, ids); !r) return r;
     const auto start = Clock::now();
-    State& state = impl_->state();
+    State& state = s.state();
     state.begin(static_cast<int32_t>(ids.size()));
-    Result<void> done = Feed{*impl_, ids, each}.run();
+    Result<void> done = Feed{s, ids, each, best}.run();
     if (!done) state.rollback();
     const bool prompt = ids.size() > 1;
-    (prompt ? impl_->stats.prompt_s : impl_->stats.decode_s) += seconds_since(start);
-    if (!done) return tl::unexpected(done.error());
-    (prompt ? impl_->stats.prompt_tokens : impl_->stats.decode_tokens) += ids.size();
+    (prompt ? s.stats.prompt_s : s.stats.decode_s) += seconds_since(start);
+    if (!done) return done;
+    (prompt ? s.stats.prompt_tokens : s.stats.decode_tokens) += ids.size();
+    return {};
+}
+
+}  // namespace
+
+Result<std::span<const float>> Session::feed(std::span<const int32_t> ids, const Each& each) {
+    if (auto done = feed_all(*impl_, ids, each, nullptr); !done)
+        return tl::unexpected(done.error());
     return std::span<const float>(impl_->logits);
+}
+
+Result<int32_t> Session::feed_best(std::span<const int32_t> ids) {
+    int32_t best = -1;
+    if (auto done = feed_all(*impl_, ids, {}, &best); !done) return tl::unexpected(done.error());
+    if (best >= 0) return best;
+    const std::vector<float>& logits = impl_->logits;
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 int32_t Session::position() const {

@@ -103,6 +103,7 @@ uint64_t Workspace::carve(const ModelConfig& c, Carver carver) {
     carve_attention(c, carver);
     carve_engram(c, carver);
     carve_experts(c, carver);
+    carver.take(best, 2);
     carver.take(logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
     return carver.used();
 }

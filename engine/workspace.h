@@ -64,6 +64,7 @@ struct Workspace {
     bf16* partial;                           // [n][k][D]
     bf16 *shared, *shared_gate, *shared_up;  // [n][D], [n][F], [n][F]
     QuantRows shared_act;                    // [n][F]
+    int32_t* best;                           // [2], of the last position
     float* logits;                           // [logit_rows][vocab]
 
     static uint64_t bytes(const ModelConfig& config, const WorkspaceShape& shape);

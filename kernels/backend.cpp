@@ -14,6 +14,19 @@ void Backend::run(const RoutedExpertBatch& op) {
     for (int32_t i = 0; i < op.count; ++i) run(op.items[i]);
 }
 
+void Backend::run(const Best& op) {
+    for (int32_t i = 0; i < op.n; ++i) {
+        const float* x = op.x + (size_t)i * op.count;
+        int32_t best = 0, odd = -1;
+        for (int32_t k = 0; k < op.count; ++k) {
+            if (x[k] > x[best]) best = k;
+            if (odd < 0 && !is_finite(x[k])) odd = k;
+        }
+        op.place[2 * i] = best;
+        op.place[2 * i + 1] = odd;
+    }
+}
+
 void Backend::run(const HyperStep& op) {
     if (op.combine.y) run(op.combine);
     if (op.expand.h) {

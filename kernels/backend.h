@@ -123,6 +123,9 @@ class Backend {
     virtual void run(const RoutedExpertBatch& op);
     virtual void run(const Combine& op) = 0;
 
+    // The default is for memory that the host can read.
+    virtual void run(const Best& op);
+
     virtual void run(const HyperStep& op);
     virtual void run(const LinearFp8Pair& op);
     virtual void run(const LatentFinish& op);

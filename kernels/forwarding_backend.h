@@ -78,6 +78,7 @@ class ForwardingBackend : public Backend {
     void run(const RoutedExpert& op) override { pass_on(op); }
     void run(const RoutedExpertBatch& op) override { pass_on(op); }
     void run(const Combine& op) override { pass_on(op); }
+    void run(const Best& op) override { pass_on(op); }
     void run(const HyperStep& op) override { pass_on(op); }
     void run(const LinearFp8Pair& op) override { pass_on(op); }
     void run(const LatentFinish& op) override { pass_on(op); }

@@ -274,6 +274,23 @@ Case combine() {
     });
 }
 
+// Values of few kinds, so that the best are many; some rows with one that is no number.
+Case best() {
+    Random random(23);
+    constexpr int32_t n_max = 65, count = 5003;
+    auto x = random.floats((size_t)n_max * count);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = (float)(int)(x[i] * 8);
+    for (int32_t i = 3; i < n_max; i += 4) {
+        x[(size_t)i * count + (size_t)i * 70] = i % 8 == 3 ? NAN : INFINITY;
+        x[(size_t)i * count + 4900] = -INFINITY;
+    }
+    return make_case("Best", Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
+        auto* found = place.template out<int32_t>((size_t)n * 2);
+        place.run(Best{found, place.in(x), n, count});
+        place.fetch(out, found, (size_t)n * 2);
+    });
+}
+
 }  // namespace
 
 std::vector<Case> sparse_cases() {
@@ -294,7 +311,8 @@ std::vector<Case> sparse_cases() {
             routed_expert(1024, 768, 65),
             routed_expert(5120, 2304, 5),
             expert_batch(256, 64, 300),
-            combine()};
+            combine(),
+            best()};
 }
 
 }  // namespace sluice::selftest_detail

@@ -33,9 +33,7 @@ class Generation {
         auto kept = source_.rewind_to_prefix(prompt);
         if (!kept) return tl::unexpected(kept.error());
         answer_.cached_tokens = static_cast<uint64_t>(*kept);
-        auto logits = source_.feed(prompt.subspan(static_cast<size_t>(*kept)));
-        if (!logits) return tl::unexpected(logits.error());
-        auto token = sampler_.sample(*logits, tokens_);
+        auto token = next(prompt.subspan(static_cast<size_t>(*kept)));
         if (!token) return tl::unexpected(token.error());
         answer_.prompt_s = seconds_since(start);
         RunStats after = source_.stats();
@@ -51,6 +49,17 @@ class Generation {
 
  private:
     bool cancelled() const { return options_.cancel && *options_.cancel; }
+
+    // The token after `ids`. A greedy choice that nothing changes needs no logits here.
+    Result<int32_t> next(std::span<const int32_t> ids) {
+        const SamplerOptions& s = options_.sampler;
+        if (s.temperature == 0 && s.repetition_penalty == 1 && s.top_k == 0) {
+            return source_.feed_best(ids);
+        }
+        auto logits = source_.feed(ids);
+        if (!logits) return tl::unexpected(logits.error());
+        return sampler_.sample(*logits, tokens_);
+    }
 
     void show(AnswerStream::Piece piece) {
         answer_.text += piece.content;
@@ -69,11 +78,9 @@ class Generation {
             bool enough = options_.predict >= 0 &&
                           stream_.tokens() >= static_cast<uint64_t>(options_.predict);
             if (full || enough) return end(Finish::length);
-            auto logits = source_.feed(std::span<const int32_t>(&token, 1));
-            if (!logits) return fail_with(logits.error());
-            auto next = sampler_.sample(*logits, tokens_);
-            if (!next) return fail_with(next.error());
-            token = *next;
+            auto following = next(std::span<const int32_t>(&token, 1));
+            if (!following) return fail_with(following.error());
+            token = *following;
         }
     }
 

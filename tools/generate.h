@@ -22,6 +22,8 @@ class TokenSource {
     // Makes the source hold ids but the last where it can; how many are already there.
     virtual Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids) = 0;
     virtual Result<std::span<const float>> feed(std::span<const int32_t> ids) = 0;
+    // The id that a greedy sampler takes from those logits.
+    virtual Result<int32_t> feed_best(std::span<const int32_t> ids) = 0;
     virtual RunStats stats() const = 0;
 };
 
@@ -33,6 +35,9 @@ class SessionSource : public TokenSource {
     }
     Result<std::span<const float>> feed(std::span<const int32_t> ids) override {
         return session_.feed(ids);
+    }
+    Result<int32_t> feed_best(std::span<const int32_t> ids) override {
+        return session_.feed_best(ids);
     }
     RunStats stats() const override { return session_.stats(); }
 

@@ -182,6 +182,10 @@ class CudaBackend final : public Backend {
         start("Combine", [&] { cuda::launch(op, lane()); });
     }
 
+    void run(const Best& op) override {
+        start("Best", [&] { cuda::launch(op, lane()); });
+    }
+
     void run(const HyperStep& op) override {
         need("HyperStep", cuda::hyper_workspace(op.mix.n, op.mix.dim));
         chain("HyperStep", op, [&] { return cuda::launch(op, work_, lane()); });

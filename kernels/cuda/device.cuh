@@ -281,6 +281,7 @@ void launch(const Swiglu& op, Lane lane);
 void launch(const RoutedExpert& op, Workspace& work, Lane lane);
 void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane);
 void launch(const Combine& op, Lane lane);
+void launch(const Best& op, Lane lane);
 
 // One token row: false where the shape is not theirs, and nothing was done.
 bool launch_one(const LinearFp8& op, Lane lane);

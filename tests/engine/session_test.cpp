@@ -2,6 +2,7 @@
 // errors with both numbers.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "cache/simulator.h"
@@ -210,6 +211,31 @@ TEST_CASE("the logits of every position are those of feeding one by one") {
         CAPTURE(i);
         CHECK(same(fed(*session, {&ids[i], 1}), each[i]));
     }
+}
+
+TEST_CASE(
+    "the best token alone is the first of the largest logits, and a failure is the same error") {
+    auto engine = test::load_engine(small_chunks(16));
+    auto session = test::open_session(*engine);
+    std::vector<int32_t> ids = long_prompt();
+    std::span<const int32_t> next(ids);
+    for (int step = 0; step < 4; step++) {
+        CAPTURE(step);
+        const Logits logits = fed(*session, next);
+        const auto want = std::max_element(logits.begin(), logits.end()) - logits.begin();
+        const std::vector<int32_t> all = session->tokens();
+        const auto kept = session->rewind_to_prefix(all);
+        REQUIRE(kept);
+        const auto best = session->feed_best(std::span(all).subspan(*kept));
+        REQUIRE(best);
+        CHECK(*best == want);
+        ids = {*best};
+        next = ids;
+    }
+    const std::vector<int32_t> outside = {engine->config().vocab};
+    const auto refused = session->feed_best(outside);
+    REQUIRE(!refused);
+    CHECK(refused.error().message == session->feed(outside).error().message);
 }
 
 TEST_CASE("prefetching changes no bit") {

@@ -51,6 +51,13 @@ class Script : public TokenSource {
         if (planted && planted->first == step) logits_[3] = planted->second;
         return std::span<const float>(logits_);
     }
+    Result<int32_t> feed_best(std::span<const int32_t> ids) override {
+        auto logits = feed(ids);
+        if (!logits) return tl::unexpected(logits.error());
+        SamplerOptions options;
+        options.temperature = 0;
+        return Sampler(options).sample(*logits, {});
+    }
     RunStats stats() const override { return {}; }
 
  private:
