@@ -245,6 +245,7 @@ class Bench:
         off, few = (*self.cold, *self.no_vram(), "--prefetch", "off"), self.scale.tokens // 2
         one = self.decode(f"one drive of {self.gb(slow)}",
                           self.answer("drive-one", wide, *off, "--io", self.pace(slow), tokens=few), slow)
+        # A layer is one shard, so only what is read for a later layer meanwhile uses the other drive of a spread model.
         cases = (("two drives alike, full mirror", wide, ("--mirror", mirror), (slow, slow), "95 %"),
                  ("mirror, drives 2:1", wide, ("--mirror", mirror), (fast, slow), "95 %"),
                  ("two drives alike, shards spread, no copy", [first, second], (), (slow, slow), ""))
