@@ -7,6 +7,7 @@
 #include "tools/bench_drive.h"
 #include "tools/bench_kernels.h"
 #include "tools/bench_model.h"
+#include "tools/bench_prompts.h"
 #include "tools/bench_split.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
@@ -24,6 +25,7 @@ struct Results {
     std::vector<KernelRate> kernels;
     std::optional<DriveReport> drive;
     std::vector<SplitRow> split;
+    std::vector<PromptRow> prompts;
 };
 
 bool wanted(const Options& options, std::string_view part) {
@@ -84,6 +86,7 @@ std::string results_text(const Results& results) {
     if (!results.kernels.empty()) out += kernels_text(results.kernels);
     if (results.drive) out += drive_text(*results.drive);
     if (!results.split.empty()) out += split_text(results.split);
+    if (!results.prompts.empty()) out += prompts_text(results.prompts);
     if (double share = uncached_share(results); share > 0) {
         out +=
             line("decode with the cache off reaches %.1f %% of what the best plain reads allow\n",
@@ -153,6 +156,7 @@ std::string results_json(const Results& results) {
     if (!results.kernels.empty()) json.key("kernels"), write_kernels(json, results.kernels);
     if (results.drive) json.key("drive"), write_drive(json, *results.drive);
     if (!results.split.empty()) json.key("split"), write_split(json, results.split);
+    if (!results.prompts.empty()) json.key("prompts"), write_prompts(json, results.prompts);
     json.member("cache_off_share", uncached_share(results)).end_object();
     return json.text() + "\n";
 }
@@ -192,6 +196,11 @@ Result<Results> measure(const Options& options) {
         auto split = bench_split(options.engine, bench);
         if (!split) return tl::unexpected(split.error());
         results.split = std::move(*split);
+    }
+    if (!options.only.empty() && wanted(options, "prompts")) {
+        auto prompts = bench_prompts(options.engine);
+        if (!prompts) return tl::unexpected(prompts.error());
+        results.prompts = std::move(*prompts);
     }
     return results;
 }

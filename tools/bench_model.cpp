@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 
+#include "tools/bench_prompts.h"
 #include "tools/generate.h"
 #include "tools/signals.h"
 
@@ -23,16 +23,6 @@ uint64_t peak_memory() {
     rusage usage = {};
     ::getrusage(RUSAGE_SELF, &usage);
     return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-std::vector<int32_t> random_prompt(const Engine& engine, int32_t count) {
-    std::mt19937_64 random(7);
-    std::vector<int32_t> ids;
-    while (static_cast<int32_t>(ids.size()) < count) {
-        auto id = static_cast<int32_t>(random() % static_cast<uint64_t>(engine.config().vocab));
-        if (id < engine.tokenizer().size() && !engine.tokenizer().is_added(id)) ids.push_back(id);
-    }
-    return ids;
 }
 
 struct Run {

@@ -146,8 +146,8 @@ constexpr OptionSpec table[] = {
      set_switch<&Options::check>},
     {"--hashes", "FILE", Takes::one, inspect, false, g_command,
      "With --check: write the hashes, or compare with those in FILE", set_name<&Options::hashes>},
-    {"--only", "PARTS", Takes::one, bench, false, g_command, "Of decode,prefill,gemv,drive,split",
-     set_only},
+    {"--only", "PARTS", Takes::one, bench, false, g_command,
+     "Of decode,prefill,gemv,drive,split,prompts", set_only},
 };
 
 }  // namespace
