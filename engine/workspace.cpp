@@ -6,7 +6,10 @@ namespace sluice {
 
 namespace {
 
-constexpr int32_t slice_max = 64;
+// What a token needs while it is in attention or Engram is many times what it keeps: a chunk goes
+// through them in slices, a quarter of it within these limits.
+constexpr int32_t slice_least = 64;
+constexpr int32_t slice_most = 512;
 constexpr int32_t logit_rows_max = 8;
 constexpr int32_t short_rows_max = 8;
 constexpr uint64_t index_scratch_max = 16u << 20;  // floats
@@ -26,7 +29,7 @@ int32_t compressed_rows_max(const ModelConfig& c, int32_t context) {
 
 WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t context) {
     WorkspaceShape shape{.chunk = chunk, .context = context};
-    shape.slice = std::min(chunk, slice_max);
+    shape.slice = std::min(chunk, std::clamp(chunk / 4, slice_least, slice_most));
     shape.index_slice = shape.slice;
     const int32_t rows = compressed_rows_max(c, context);
     while (shape.index_slice > 1 &&

@@ -10,19 +10,73 @@
 namespace sluice::cuda {
 namespace {
 
+// A warp takes several tiles of 8 keys at a time, so that the heads' fragments are read and turned
+// once for all of them; each tile's additions are those of score_tile.
 __device__ void scores(const SparseAttention& op, const Turn& turn, int query, int head0,
                        const bf16* const* keys, int count, int stride, float* s) {
+    constexpr int tiles = 4;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
-    for (int tile = w * 8; tile < count; tile += warps * 8) {
-        float c[4];
-        score_tile(op, turn, query, head0, tile + g < count ? keys[tile + g] : nullptr, c);
+    const bf16* row = op.q + ((int64_t)query * op.heads + head0 + g) * op.dim;
+    bool low = head0 + g < op.heads, high = head0 + g + 8 < op.heads;
+    for (int first = w * 8; first < count; first += tiles * warps * 8) {
+        const bf16* key[tiles];
+        float c[tiles][4] = {};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            int at = tile + 2 * quad + i % 2;
-            if (at < count) s[(g + (i / 2) * 8) * stride + at] = c[i] * op.scale;
+        for (int i = 0; i < tiles; ++i) {
+            int at = first + i * warps * 8 + g;
+            key[i] = at < count ? keys[at] : nullptr;
+        }
+        for (int d = 0; d < op.dim; d += 32) {
+            int at = d + quad * 8;
+            uint4 k[tiles];
+#pragma unroll
+            for (int i = 0; i < tiles; ++i) k[i] = load8(key[i], at, op.dim);
+            uint4 a = turn8(load8(low ? row : nullptr, at, op.dim), turn, at),
+                  b = turn8(load8(high ? row + 8 * op.dim : nullptr, at, op.dim), turn, at);
+#pragma unroll
+            for (int i = 0; i < tiles; ++i) mma_bf16(c[i], a.x, b.x, a.y, b.y, k[i].x, k[i].y);
+#pragma unroll
+            for (int i = 0; i < tiles; ++i) mma_bf16(c[i], a.z, b.z, a.w, b.w, k[i].z, k[i].w);
+        }
+#pragma unroll
+        for (int i = 0; i < tiles * 4; ++i) {
+            int at = first + i / 4 * warps * 8 + 2 * quad + i % 2;
+            if (at < count) s[(g + i % 4 / 2 * 8) * stride + at] = c[i / 4][i % 4] * op.scale;
         }
     }
 }
+
+// Sixteen keys on their way to shared memory by way of registers: dim <= 512.
+struct Ahead {
+    static constexpr int pieces = key_tile * 512 / 8 / block;
+    uint4 v[pieces];
+    uint32_t place[pieces];  // key and element
+
+    __device__ explicit Ahead(int dim) {
+        int per_key = dim / 8;
+#pragma unroll
+        for (int i = 0; i < pieces; ++i) {
+            int at = threadIdx.x + i * block;
+            place[i] = at / per_key << 16 | at % per_key * 8;
+        }
+    }
+    __device__ void load(const bf16* const* keys, int base, int count) {
+#pragma unroll
+        for (int i = 0; i < pieces; ++i) {
+            int key = place[i] >> 16;
+            v[i] = key < key_tile && base + key < count
+                       ? *(const uint4*)(keys[base + key] + (place[i] & 0xffff))
+                       : make_uint4(0, 0, 0, 0);
+        }
+    }
+    __device__ void store(bf16* staged, int stride) const {
+#pragma unroll
+        for (int i = 0; i < pieces; ++i) {
+            int key = place[i] >> 16;
+            if (key < key_tile) *(uint4*)(staged + key * stride + (place[i] & 0xffff)) = v[i];
+        }
+    }
+};
 
 // Columns per warp: dim / warps rounded up to 8; at most 8 tiles of 8 columns (dim <= 512).
 template <int tiles>
@@ -31,15 +85,13 @@ __device__ void weighted_sum(const SparseAttention& op, const Turn& back, int qu
                              const float* den, bf16* staged, int staged_stride) {
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     float c[tiles][4] = {};
+    Ahead ahead(op.dim);
+    ahead.load(keys, 0, count);
     for (int base = 0; base < count; base += key_tile) {
         __syncthreads();
-        int pieces = op.dim / 8;
-        for (int i = threadIdx.x; i < key_tile * pieces; i += block) {
-            int key = i / pieces, at = i % pieces * 8;
-            const bf16* from = base + key < count ? keys[base + key] : nullptr;
-            *(uint4*)(staged + key * staged_stride + at) = load8(from, at, op.dim);
-        }
+        ahead.store(staged, staged_stride);
         __syncthreads();
+        ahead.load(keys, base + key_tile, count);
         const float *r0 = s + g * stride + base, *r1 = s + (g + 8) * stride + base;
         uint32_t a0 = pack(r0[2 * quad], r0[2 * quad + 1]),
                  a1 = pack(r1[2 * quad], r1[2 * quad + 1]);
@@ -66,7 +118,7 @@ __device__ void weighted_sum(const SparseAttention& op, const Turn& back, int qu
     }
 }
 
-__global__ void __launch_bounds__(block)
+__global__ void __launch_bounds__(block, 3)
     attention_kernel(SparseAttention op, Rotation rotation, Shape shape) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float den[head_tile];

@@ -355,7 +355,7 @@ uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
           cuda::index_workspace(largest.n, largest.index_rows),
           cuda::route_workspace(largest.n, largest.experts),
           cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
-          cuda::expert_workspace(largest.n, largest.dim, largest.inner)})
+          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
         bytes = need > bytes ? need : bytes;
     return (bytes + alignment - 1) / alignment * alignment;
 }

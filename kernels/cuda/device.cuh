@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace sluice::cuda {
 
@@ -310,6 +310,8 @@ size_t hyper_workspace(int n, int dim);
 size_t index_workspace(int n, int rows);
 size_t route_workspace(int n, int experts);
 size_t expert_workspace(int count, int dim, int inner);
+// Rows to reserve it for: all experts of a chunk in few launches, a tile of 64 begun for many.
+int expert_rows(const Shapes& largest);
 size_t attention_workspace(int heads, int window, int k);
 size_t attention_shared_bytes(int window, int k, int dim);
 

@@ -6,9 +6,12 @@
 // and further blocks (one a token) expand for themselves what the collapse, the norm and the
 // quantisation need: they wait for nobody.
 #include "kernels/cuda/hyper.cuh"
+#include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
+
+constexpr int few = 32;  // tokens: more go to hyper_wide.cu
 
 // The dots of one slice of the width for one token, to `out` [sums]; writes the slice's part of the
 // streams when `to` is set.
@@ -145,15 +148,16 @@ size_t hyper_workspace(int n, int dim) {
 }
 
 void launch(const HyperMix& op, Workspace& work, Lane lane) {
-    if (!op.n) return;
+    if (!op.n || (op.n > few && launch_wide(op, work, lane))) return;
     unsigned groups = ceil_div(op.n, tokens);
     launch_kernel(hyper_mix_kernel, dim3(slices, groups), block, 0, lane, op,
                   Partials{(float*)work.memory, work.tickets});
 }
 
-// True if one launch can do it: the streams are written beside the old ones, and every part is
-// there.
+// True if one launch can do it, the streams written beside the old ones, or if there are many
+// tokens; every part has to be there.
 bool launch(const HyperStep& op, Workspace& work, Lane lane) {
+    if (op.mix.n > few && launch_wide(op, work, lane)) return true;
     bool in_place = op.expand.h && op.expand.h == op.mix.h;
     if (in_place || op.mix.hc > hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
         (op.combine.y && !op.expand.h))

@@ -186,20 +186,22 @@ __global__ void __launch_bounds__(block)
     });
 }
 
-constexpr int queries_at_once = 64;
+constexpr int queries_least = 64;  // at once; more where the scratch has room
 
 }  // namespace
 
 size_t index_workspace(int n, int rows) {
-    return (size_t)(n < queries_at_once ? n : queries_at_once) * ceil_div(rows, 8) * 8 *
+    return (size_t)(n < queries_least ? n : queries_least) * ceil_div(rows, 8) * 8 *
            sizeof(uint16_t);
 }
 
 void launch(const IndexTopk& op, Workspace& work, Lane lane) {
     int stride = ceil_div(op.rows, 8) * 8;
     auto* keys = (uint16_t*)work.memory;
-    for (int q = 0; q < op.n; q += queries_at_once) {
-        int count = op.n - q < queries_at_once ? op.n - q : queries_at_once;
+    size_t room = stride ? work.bytes / (stride * sizeof(uint16_t)) : op.n;
+    int at_once = room < (size_t)op.n ? (int)room : op.n;
+    for (int q = 0; q < op.n; q += at_once) {
+        int count = op.n - q < at_once ? op.n - q : at_once;
         int visible = (op.position + q + count) / op.ratio;
         bool trivial = visible <= op.k &&
                        (op.mode != Candidates::publish || ceil_div(visible, op.block) <= op.keep);

@@ -1,8 +1,12 @@
-// Linears of few and of many token rows: linear.cuh has the arithmetic.
+// Linears of few token rows, and of any number where linear_wide.cu does not take the shape:
+// linear.cuh has the arithmetic.
 #include "kernels/cuda/linear.cuh"
+#include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
+
+constexpr int few = 32;
 
 // A second matrix with the same activations may follow the first one's tiles.
 template <Kind kind, int tiles>
@@ -38,67 +42,6 @@ __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
     }
 }
 
-// ---- many token rows: 64 output rows x 64 tokens a block of 4 warps, each 32 x 32
-// -------------------
-
-constexpr int wide_rows = 64, wide_tokens = 64;
-
-template <Kind kind>
-__global__ void __launch_bounds__(128) wide_kernel(Job job) {
-    int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
-    int row0 = blockIdx.x * wide_rows + (w % 2) * 32,
-        token0 = blockIdx.y * wide_tokens + (w / 2) * 32;
-    int blocks = ceil_div(job.cols, 32), slices = slices_of(job.cols),
-        per_slice = ceil_div(blocks, slices);
-    int group = row0 / job.group_rows;
-    float total[2][4][4], part[2][4][4] = {};
-    for (int block = 0; block < blocks; ++block) {
-        Words a[2][2];
-#pragma unroll
-        for (int m = 0; m < 2; ++m) {
-            Operands<kind> low, high;
-            low.load_w(job, row0 + m * 16 + g, block, quad);
-            high.load_w(job, row0 + m * 16 + g + 8, block, quad);
-            a[m][0] = low.w();
-            a[m][1] = high.w();
-        }
-        float s_w = row0 < job.rows ? weight_scale<kind>(job, row0, block) : 0.0f;
-#pragma unroll
-        for (int tile = 0; tile < 4; ++tile) {
-            int token = token0 + tile * 8;
-            Operands<kind> x;
-            x.load_x(job, token + g, group, block, quad);
-            Words b = x.x();
-            float s0 = token_scale<kind>(job, token + 2 * quad, block);
-            float s1 = token_scale<kind>(job, token + 2 * quad + 1, block);
-#pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                float t[4];
-                block_product<kind>(t, a[m][0], a[m][1], b);
-                add_scaled<kind>(part[m][tile], t, s_w, s0, s1);
-            }
-        }
-        if ((block + 1) % per_slice == 0 || block + 1 == blocks) {
-            bool first = block < per_slice;
-#pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                float& p = part[i / 16][i / 4 % 4][i % 4];
-                float& to = total[i / 16][i / 4 % 4][i % 4];
-                to = first ? p : to + p;
-                p = 0.0f;
-            }
-        }
-    }
-#pragma unroll
-    for (int m = 0; m < 2; ++m)
-#pragma unroll
-        for (int tile = 0; tile < 4; ++tile)
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-                store(job, row0 + m * 16 + g + (i / 2) * 8, token0 + tile * 8 + 2 * quad + i % 2,
-                      total[m][tile][i]);
-}
-
 template <Kind kind, int tiles>
 void skinny(const Job& job, Lane lane) {
     int bytes = shared_bytes<kind>(job, tiles * 128, tiles * 8);
@@ -110,14 +53,7 @@ void skinny(const Job& job, Lane lane) {
 template <Kind kind>
 void linear(const Job& job, Lane lane) {
     if (!job.n || !job.rows) return;
-    // A wide tile's 32 rows must lie in one group and one scale tile; odd groups stay with the
-    // skinny kernel.
-    bool wide = job.n > 32 && job.group_rows % 32 == 0;
-    if (wide)
-        wide_kernel<kind>
-            <<<dim3(ceil_div(job.rows, wide_rows), ceil_div(job.n, wide_tokens)), 128, 0, lane>>>(
-                job);
-    else if (job.n <= 8)
+    if (job.n <= 8)
         skinny<kind, 1>(job, lane);
     else
         skinny<kind, 2>(job, lane);
@@ -126,17 +62,20 @@ void linear(const Job& job, Lane lane) {
 }  // namespace
 
 void launch(const LinearFp8& op, Lane lane) {
-    if (!launch_one(op, lane)) linear<Kind::fp8>(job_of(op), lane);
+    if (launch_one(op, lane) || (op.n > few && launch_wide(op, lane))) return;
+    linear<Kind::fp8>(job_of(op), lane);
 }
 
 void launch(const LinearBf16& op, Lane lane) {
-    if (!launch_one(op, lane)) linear<Kind::bf16>(job_of(op), lane);
+    if (launch_one(op, lane) || (op.n > few && launch_wide(op, lane))) return;
+    linear<Kind::bf16>(job_of(op), lane);
 }
 
 // A tile of 16 rows lies in one group: the rank is a multiple of 16 (checked when shapes are
 // reserved).
 void launch(const GroupedOutput& op, Lane lane) {
-    if (!launch_one(op, lane)) linear<Kind::grouped>(job_of(op), lane);
+    if (launch_one(op, lane) || (op.n > few && launch_wide(op, lane))) return;
+    linear<Kind::grouped>(job_of(op), lane);
 }
 
 // True if one launch can do it: few token rows, the same activations.

@@ -2,14 +2,14 @@
 // products.
 //
 // An E4M3 value in units of 2^-9 is 18 bits and a sign: three signed base-256 digits. Weights are
-// twice E2M1, offset by 12 for dp4a (undone by the sum of the block's activations) and signed for
-// the tensor cores. One activation row: dp4a, a lane a block, a warp eight (or four) output rows.
-// More rows: int8 matrix instructions, 16 output rows x 16 rows a warp. Both add the blocks' terms
-// in the eight lanes of the contract.
+// twice E2M1, offset by 12 for dp4a, undone by the sum of the block's activations. A lane a block,
+// a warp four output rows; the blocks' terms are added in the eight lanes of the contract. Two
+// activation rows or more: moe_wide.cu.
 //
 // Two kernels an expert batch: gate, up, SwiGLU and quantisation together (a block of threads owns
 // 32 rows of both matrices, which is one quantisation group), then down.
 #include "kernels/cuda/moe.cuh"
+#include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -159,133 +159,6 @@ size_t row_shared(int cols) {
     return (size_t)(cols / 32) * (digits_stride + sizeof(float) + sizeof(int));
 }
 
-// ---- more activation rows
-// -------------------------------------------------------------------------
-
-constexpr int tile_rows = 16, tile_tokens = 16;
-
-__global__ void digits_kernel(QuantRows x, const int32_t* rows, int cols, Digits to) {
-    int blocks = cols / 32, lane = threadIdx.x % warp;
-    int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
-    if (b >= blocks) return;
-    int64_t from = rows[blockIdx.y];
-    store_digits(to, (int64_t)blockIdx.y * blocks + b, x.codes[from * cols + b * 32 + lane],
-                 x.scales[from * blocks + b]);
-}
-
-// A warp's tile: 16 rows of W from row0, tokens token0 .. + 15. Values in y[tile of 8
-// tokens][fragment], already summed.
-__device__ void tile_product(const Fp4Matrix& w, int row0, const Digits& x, int token0, int count,
-                             float (&y)[2][4]) {
-    int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4, blocks = w.cols / 32;
-    float acc[8][2][4];
-#pragma unroll
-    for (int i = 0; i < 64; ++i) acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
-    int low = row0 + g, high = row0 + g + 8;
-    for (int base = 0; base < blocks; base += 8) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-            int b = base + j;
-            if (b >= blocks) continue;
-            uint32_t cl =
-                low < w.rows
-                    ? __ldg((const uint32_t*)(w.codes + ((int64_t)low * blocks + b) * 16) + quad)
-                    : 0;
-            uint32_t ch =
-                high < w.rows
-                    ? __ldg((const uint32_t*)(w.codes + ((int64_t)high * blocks + b) * 16) + quad)
-                    : 0;
-            float sl =
-                low < w.rows ? e8m0_to_float(__ldg(w.scales + (int64_t)low * blocks + b)) : 1.0f;
-            float sh =
-                high < w.rows ? e8m0_to_float(__ldg(w.scales + (int64_t)high * blocks + b)) : 1.0f;
-            uint32_t fl = cl ^ 0x88888888u, fh = ch ^ 0x88888888u;
-            uint32_t a0 = weights_signed(cl, fl), a2 = weights_signed(cl >> 16, fl >> 16);
-            uint32_t a1 = weights_signed(ch, fh), a3 = weights_signed(ch >> 16, fh >> 16);
-#pragma unroll
-            for (int t = 0; t < 2; ++t) {
-                int token = token0 + t * 8 + g;
-                const uint8_t* plane =
-                    x.planes + ((int64_t)token * blocks + b) * digits_bytes + quad * 8;
-                int c[3][4];
-#pragma unroll
-                for (int d = 0; d < 3; ++d) {
-                    uint2 v = token < count ? *(const uint2*)(plane + d * 32) : make_uint2(0, 0);
-                    c[d][0] = c[d][1] = c[d][2] = c[d][3] = 0;
-                    mma_s8(c[d], a0, a1, a2, a3, v.x, v.y);
-                }
-                int column = token0 + t * 8 + 2 * quad;
-                float x0 = column < count ? x.scale[(int64_t)column * blocks + b] : 0.0f;
-                float x1 = column + 1 < count ? x.scale[(int64_t)(column + 1) * blocks + b] : 0.0f;
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    acc[j][t][i] = acc[j][t][i] + term(c[0][i] + c[1][i] * 256 + c[2][i] * 65536,
-                                                       i % 2 ? x1 : x0, i < 2 ? sl : sh);
-            }
-        }
-    }
-#pragma unroll
-    for (int t = 0; t < 2; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            float v0 = acc[0][t][i] + acc[4][t][i], v1 = acc[1][t][i] + acc[5][t][i];
-            float v2 = acc[2][t][i] + acc[6][t][i], v3 = acc[3][t][i] + acc[7][t][i];
-            y[t][i] = (v0 + v2) + (v1 + v3);
-        }
-}
-
-struct Tile {
-    ExpertWeights expert;
-    Digits x, act;
-    const float* weights;
-    const int32_t* slots;
-    bf16* out;
-    int count;
-    float limit;
-};
-
-// Warps 0, 1: rows 0..15 and 16..31 of w1; warps 2, 3: of w3.
-__global__ void __launch_bounds__(128) gate_up_tile_kernel(Tile tile) {
-    __shared__ float values[2][32][tile_tokens + 1];
-    int w = threadIdx.x / warp, lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-    int row0 = blockIdx.x * 32, token0 = blockIdx.y * tile_tokens,
-        inner_blocks = tile.expert.w1.rows / 32;
-    float y[2][4];
-    tile_product(w < 2 ? tile.expert.w1 : tile.expert.w3, row0 + (w % 2) * 16, tile.x, token0,
-                 tile.count, y);
-#pragma unroll
-    for (int t = 0; t < 2; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            values[w / 2][(w % 2) * 16 + g + (i / 2) * 8][t * 8 + 2 * quad + i % 2] =
-                round_bf16(y[t][i]);
-    __syncthreads();
-    for (int t = w; t < tile_tokens; t += 4) {
-        int token = token0 + t;
-        if (token >= tile.count) break;
-        uint8_t code, byte;
-        swiglu_lane(values[0][lane][t], values[1][lane][t], tile.weights + token, tile.limit, &code,
-                    &byte);
-        store_digits(tile.act, (int64_t)token * inner_blocks + blockIdx.x, code, byte);
-    }
-}
-
-__global__ void __launch_bounds__(128) down_tile_kernel(Tile tile) {
-    int w = threadIdx.x / warp, lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-    int row0 = (blockIdx.x * 4 + w) * tile_rows, token0 = blockIdx.y * tile_tokens;
-    if (row0 >= tile.expert.w2.rows) return;
-    float y[2][4];
-    tile_product(tile.expert.w2, row0, tile.act, token0, tile.count, y);
-#pragma unroll
-    for (int t = 0; t < 2; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            int token = token0 + t * 8 + 2 * quad + i % 2, row = row0 + g + (i / 2) * 8;
-            if (token < tile.count && row < tile.expert.w2.rows)
-                tile.out[(int64_t)tile.slots[token] * tile.expert.w2.rows + row] = to_bf16(y[t][i]);
-        }
-}
-
 size_t align256(size_t bytes) {
     return (bytes + 255) / 256 * 256;
 }
@@ -302,8 +175,15 @@ Digits carve(std::byte*& memory, int count, int blocks) {
 
 size_t expert_workspace(int count, int dim, int inner) {
     size_t blocks = dim / 32 + inner / 32;
-    int rows = count > items_max ? count : items_max;
-    return (size_t)rows * blocks * (digits_bytes + sizeof(float) + sizeof(int)) + 1024;
+    size_t one = items_max * blocks * (digits_bytes + sizeof(float) + sizeof(int)) + 1024,
+           wide = expert_wide_workspace(count, dim, inner);
+    return one > wide ? one : wide;
+}
+
+int expert_rows(const Shapes& largest) {
+    constexpr int least = 40 * 64;
+    int rows = largest.n * (largest.top_k > 1 ? largest.top_k : 1);
+    return rows > least ? rows : least;
 }
 
 void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
@@ -330,40 +210,25 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
     down_row_kernel<<<dim3(items.dim / 32, n), row_block, row_shared(items.inner), lane>>>(items);
 }
 
-// Neighbouring items of one row go together.
+// Items of one row go together, in runs of the same activations, and so do those of more.
 void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane) {
-    for (int i = 0; i < op.count;) {
-        int end = i;
-        while (end < op.count && end - i < items_max && op.items[end].count == 1 &&
-               op.items[end].x.codes == op.items[i].x.codes)
-            ++end;
-        if (end > i)
-            launch_rows(op.items + i, end - i, work, lane);
-        else
-            launch(op.items[end++], work, lane);
-        i = end;
+    RoutedExpert run[items_max];
+    int held = 0;
+    for (int i = 0; i < op.count; ++i) {
+        const RoutedExpert& item = op.items[i];
+        if (item.count != 1) continue;
+        if (held == items_max || (held && run[0].x.codes != item.x.codes)) {
+            launch_rows(run, held, work, lane);
+            held = 0;
+        }
+        run[held++] = item;
     }
+    if (held) launch_rows(run, held, work, lane);
+    launch_wide(op.items, op.count, work, lane);
 }
 
 void launch(const RoutedExpert& op, Workspace& work, Lane lane) {
-    if (!op.count) return;
-    if (op.count == 1) return launch_rows(&op, 1, work, lane);
-    int dim = op.expert.w1.cols, inner = op.expert.w1.rows;
-    std::byte* memory = work.memory;
-    Tile tile{};
-    tile.expert = op.expert;
-    tile.x = carve(memory, op.count, dim / 32);
-    tile.act = carve(memory, op.count, inner / 32);
-    tile.weights = op.weights;
-    tile.slots = op.slots;
-    tile.out = op.out;
-    tile.count = op.count;
-    tile.limit = op.limit;
-    digits_kernel<<<dim3(ceil_div(dim / 32, 8), op.count), 256, 0, lane>>>(op.x, op.rows, dim,
-                                                                           tile.x);
-    unsigned tokens = ceil_div(op.count, tile_tokens);
-    gate_up_tile_kernel<<<dim3(inner / 32, tokens), 128, 0, lane>>>(tile);
-    down_tile_kernel<<<dim3(ceil_div(dim, 4 * tile_rows), tokens), 128, 0, lane>>>(tile);
+    launch(RoutedExpertBatch{&op, 1}, work, lane);
 }
 
 }  // namespace sluice::cuda

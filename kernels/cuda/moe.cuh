@@ -47,15 +47,10 @@ __device__ inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) 
 constexpr uint32_t table_low = 0x03020100u, table_high = 0x0c080604u;
 
 // Four codes (the low 16 bits) to bytes. A selector nibble with bit 3 set gives the sign of a table
-// byte, which is 0: so positive and negative magnitudes come apart by flipping that bit. The first
-// form adds 12 to every weight: twelve times the block's sum is to be taken off.
+// byte, which is 0: so positive and negative magnitudes come apart by flipping that bit. 12 is
+// added to every weight: twelve times the block's sum is to be taken off.
 __device__ inline uint32_t weights_offset(uint32_t codes, uint32_t flipped) {
     return prmt(table_low, table_high, codes) + 0x0c0c0c0cu - prmt(table_low, table_high, flipped);
-}
-__device__ inline uint32_t weights_signed(uint32_t codes, uint32_t flipped) {
-    return ((prmt(table_low, table_high, codes) | 0x80808080u) -
-            prmt(table_low, table_high, flipped)) ^
-           0x80808080u;
 }
 
 struct Split {

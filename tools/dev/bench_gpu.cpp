@@ -2,7 +2,8 @@
 // the share of a device copy's rate in the same run. Operands rotate among copies that are larger
 // than the cache together.
 //
-//   bench_gpu [rows of a prompt chunk]
+//   bench_gpu [rows of a prompt chunk [anything: those alone]]
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,22 +23,32 @@ constexpr int32_t o_rank = 1024, experts = 384, top_k = 6, window = 128, picked 
 struct Bench {
     Backend& backend;
     double copy_rate = 0;  // bytes read and written a second
+    uint64_t state = 88172645463325252ull;
 
-    template <class T>
-    T* take(size_t count, uint8_t low = 0x60, uint8_t high = 0x7f) {
+    uint64_t random() {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        return state;
+    }
+    // A megabyte of random bytes, again and again.
+    template <class T, class Next>
+    T* fill(size_t count, const Next& next) {
         auto memory = backend.allocate(count * sizeof(T) + 256, "bench");
         if (!memory) {
             std::fprintf(stderr, "%s\n", memory.error().message.c_str());
             std::exit(4);
         }
-        std::vector<uint8_t> bytes(count * sizeof(T));
-        uint64_t state = 88172645463325252ull;
-        for (auto& b : bytes) {
-            state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-            b = (uint8_t)(low + state % (uint64_t)(high - low + 1));
-        }
-        backend.upload(*memory, bytes.data(), bytes.size());
+        size_t size = count * sizeof(T), period = std::min<size_t>(size, (1 << 20) - 32);
+        std::vector<uint8_t> bytes(period);
+        for (auto& b : bytes) b = next();
+        backend.upload(*memory, bytes.data(), period);
+        for (size_t at = period; at < size; at *= 2)
+            backend.copy(*memory + at, *memory, std::min(at, size - at));
         return reinterpret_cast<T*>(*memory);
+    }
+    template <class T>
+    T* take(size_t count, uint8_t low = 0x60, uint8_t high = 0x7f) {
+        return fill<T>(count,
+                       [&] { return (uint8_t)(low + random() % (uint64_t)(high - low + 1)); });
     }
     Fp8Matrix fp8(int32_t rows, int32_t cols) {
         return {take<uint8_t>((size_t)rows * cols, 0, 0x7e),
@@ -48,7 +59,12 @@ struct Bench {
                 take<uint8_t>((size_t)rows * cols / 32, 116, 120), rows, cols};
     }
     QuantRows rows(int32_t n, int32_t cols) {
-        return {take<uint8_t>((size_t)n * cols, 0, 0x7e),
+        auto next = [&] {  // near enough to normal: four uniform numbers
+            float sum = -2.0f;
+            for (int i = 0; i < 4; ++i) sum += (float)(random() >> 40) / 16777216.0f;
+            return float_to_e4m3(sum * 220.0f);
+        };
+        return {fill<uint8_t>((size_t)n * cols, next),
                 take<uint8_t>((size_t)n * cols / 32, 116, 120)};
     }
 
@@ -148,6 +164,43 @@ void routed(Bench& b, int32_t n) {
     });
 }
 
+// All experts of a layer that a chunk chose, evenly, as the engine hands them over.
+void routed_batch(Bench& b, int32_t n) {
+    constexpr int32_t used = 48;
+    int32_t each = n * top_k / used;
+    if (each < 2) return;
+    std::vector<int32_t> rows((size_t)used * each), slots(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+        rows[i] = (int32_t)(i * 7 % (size_t)n);
+        slots[i] = (int32_t)i;
+    }
+    auto lists = b.backend.allocate_shared(rows.size() * 12, "lists");
+    if (!lists) std::exit(4);
+    auto* at = reinterpret_cast<int32_t*>(*lists);
+    std::copy(rows.begin(), rows.end(), at);
+    std::copy(slots.begin(), slots.end(), at + rows.size());
+    auto* weights = reinterpret_cast<float*>(at + 2 * rows.size());
+    std::fill(weights, weights + rows.size(), 0.25f);
+    QuantRows x = b.rows(n, dim);
+    auto* out = b.take<bf16>(rows.size() * dim);
+    std::vector<RoutedExpert> items;
+    for (int32_t i = 0; i < used; ++i) {
+        size_t first = (size_t)i * each;
+        items.push_back({out,
+                         {b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)},
+                         x,
+                         at + first,
+                         at + rows.size() + first,
+                         weights + first,
+                         each,
+                         10.0f});
+    }
+    std::string name = cat("RoutedExpertBatch, 48 experts of ", each, " rows");
+    b.row(name.c_str(), used * 3.0 * inner * dim * 17 / 32, 2, [&](int) {
+        b.backend.run(RoutedExpertBatch{items.data(), used});
+    });
+}
+
 void attention(Bench& b, int32_t n) {
     auto* q = b.take<bf16>((size_t)n * heads * head_dim, 0x3c, 0x3f);
     auto* o = b.take<bf16>((size_t)n * heads * head_dim);
@@ -178,6 +231,8 @@ void between(Bench& b, int32_t n) {
     auto *coefficients = b.take<float>((size_t)n * 64, 0x3c, 0x3e),
          *more = b.take<float>((size_t)n * 64);
     auto* small = b.take<float>(32, 0x3c, 0x3e);
+    // The engine keeps the streams of many tokens in place.
+    if (n > 8) h2 = h;
     op.expand = {h, y, coefficients, coefficients + n * 4, n, 4, dim};
     op.mix = {more, more + n * 4, more + n * 8, h2,   {nullptr, 24, 4 * dim}, small, small, n, 4,
               dim,  20,           1e-20f,       1e-6f};
@@ -200,8 +255,9 @@ void between(Bench& b, int32_t n) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     int32_t chunk = argc > 1 ? std::atoi(argv[1]) : 512;
-    auto made = make_cuda_backend({0, 24ull << 30});
+    auto made = make_cuda_backend({0, 40ull << 30});
     if (!made) {
         std::fprintf(stderr, "%s\n", made.error().message.c_str());
         return 4;
@@ -209,7 +265,8 @@ int main(int argc, char** argv) {
     Backend& backend = **made;
     Shapes largest;
     largest.n = std::max(chunk, 8);
-    largest.dim = dim, largest.inner = inner, largest.experts = experts, largest.index_rows = 8192;
+    largest.dim = dim, largest.inner = inner, largest.experts = experts, largest.top_k = top_k,
+    largest.index_rows = 8192;
     largest.window = window, largest.index_topk = picked, largest.head_dim = head_dim,
     largest.heads = heads, largest.group_rank = o_rank;
     if (auto r = backend.reserve(largest); !r) return 4;
@@ -217,8 +274,10 @@ int main(int argc, char** argv) {
     std::printf("%s\n", backend.name().c_str());
     measure_copy(b);
     for (int32_t n : {1, chunk}) {
+        if (n == 1 && argc > 2) continue;
         dense(b, n);
         routed(b, n == 1 ? 1 : 64);
+        routed_batch(b, n);
         attention(b, n);
         between(b, n);
     }

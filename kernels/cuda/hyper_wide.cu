@@ -1,0 +1,150 @@
+// HyperMix and HyperStep of many tokens: the additions of hyper.cu in the same order, fn read once
+// for a group of tokens, the rest of a step in one pass over a token's streams.
+//
+// Mix: a block owns one slice of the width, a thread one place of it in all streams: its values of
+// fn stay in registers while the tokens pass. The lanes' sums meet in the butterfly of warp_sum,
+// each lane keeping one of the sums in the end; a second kernel adds the slices and runs Sinkhorn.
+#include "kernels/cuda/hyper.cuh"
+#include "kernels/cuda/wide.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int warps = block / warp, group = 64;
+
+// In lane l the sum over the warp of v[l].
+__device__ inline float sum_of_lane(float (&v)[warp]) {
+    int lane = threadIdx.x % warp;
+#pragma unroll
+    for (int off = warp / 2; off > 0; off >>= 1) {
+        bool upper = lane & off;
+#pragma unroll
+        for (int i = 0; i < off; ++i) {
+            float keep = upper ? v[i + off] : v[i], give = upper ? v[i] : v[i + off];
+            v[i] = keep + __shfl_xor_sync(0xffffffffu, give, off);
+        }
+    }
+    return v[0];
+}
+
+// to[token][slice][sums]
+__global__ void __launch_bounds__(block)
+    mix_sums_kernel(__grid_constant__ const HyperMix op, float* to) {
+    __shared__ float shared[warps][warps][warp];  // token, warp, sum
+    int cols = op.hc * op.dim, per_slice = ceil_div(op.dim, slices);
+    int d = blockIdx.x * per_slice + threadIdx.x, lane = threadIdx.x % warp, w = threadIdx.x / warp;
+    bool inside = (int)threadIdx.x < per_slice && d < op.dim;
+    float fn[rows_max][hc_max];
+#pragma unroll
+    for (int r = 0; r < rows_max; ++r)
+#pragma unroll
+        for (int j = 0; j < hc_max; ++j)
+            fn[r][j] = inside ? __ldg(op.fn.data + (int64_t)r * cols + j * op.dim + d) : 0.0f;
+    int first = blockIdx.y * group, end = min(op.n, first + group);
+    for (int base = first; base < end; base += warps) {
+#pragma unroll 1
+        for (int t = 0; t < warps && base + t < end; ++t) {
+            const bf16* h = op.h + (int64_t)(base + t) * cols + d;
+            float x[hc_max], v[warp] = {};
+#pragma unroll
+            for (int j = 0; j < hc_max; ++j) x[j] = inside ? to_float(h[j * op.dim]) : 0.0f;
+#pragma unroll
+            for (int j = 0; j < hc_max; ++j) {
+#pragma unroll
+                for (int r = 0; r < rows_max; ++r) v[r] = v[r] + fn[r][j] * x[j];
+                v[rows_max] = v[rows_max] + x[j] * x[j];
+            }
+            shared[t][w][lane] = sum_of_lane(v);
+        }
+        __syncthreads();
+        if (base + w < end && lane < sums) {
+            float s = 0.0f;
+#pragma unroll
+            for (int i = 0; i < warps; ++i) s = s + shared[w][i][lane];
+            to[((int64_t)(base + w) * slices + blockIdx.x) * sums + lane] = s;
+        }
+        __syncthreads();
+    }
+}
+
+// One warp a token.
+__global__ void __launch_bounds__(block)
+    mix_finish_kernel(__grid_constant__ const HyperMix op, const float* from) {
+    __shared__ float shared[warps][warp];
+    int lane = threadIdx.x % warp, rows = (2 + op.hc) * op.hc;
+    int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / warp;
+    if (row >= op.n) return;
+    float *m = shared[threadIdx.x / warp], s = 0.0f;
+    if (lane < sums)
+        for (int i = 0; i < slices; ++i) s = s + from[(row * slices + i) * sums + lane];
+    m[lane] = s;
+    __syncwarp();
+    float r = 1.0f / sqrtf(m[rows_max] / (float)(op.hc * op.dim) + op.eps);
+    __syncwarp();
+    if (lane < rows) m[lane] = m[lane] * r;
+    __syncwarp();
+    sinkhorn(op, m, row);
+}
+
+// One block a token: combine, expand, collapse, norm and quantisation; the streams may stay in
+// place, since every value is read by the thread that writes it. The sum as in rms_norm_kernel.
+__global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ const HyperStep op) {
+    extern __shared__ uint32_t collapsed[];  // [dim / 2]
+    __shared__ float shared[warps];
+    Streams in = streams_of(op);
+    bf16* to = expanded_of(op);
+    int dim = op.mix.dim;
+    int64_t row = blockIdx.x;
+    const float* pre = op.collapse.pre + row * hc_max;
+    for (int pair = threadIdx.x; pair < dim / 2; pair += block) {
+        float h[2][hc_max], x[2];
+        in.at(row, 2 * pair, h);
+#pragma unroll
+        for (int t = 0; t < 2; ++t) {
+            x[t] = pre[0] * h[t][0];
+#pragma unroll
+            for (int j = 1; j < hc_max; ++j) x[t] = x[t] + pre[j] * h[t][j];
+        }
+        auto word = [](float a, float b) {
+            return (uint32_t)to_bf16(a).bits | (uint32_t)to_bf16(b).bits << 16;
+        };
+        if (to)
+#pragma unroll
+            for (int j = 0; j < hc_max; ++j)
+                *(uint32_t*)(to + (row * hc_max + j) * dim + 2 * pair) = word(h[0][j], h[1][j]);
+        collapsed[pair] = word(x[0], x[1]);
+        ((uint32_t*)(op.collapse.x + row * dim))[pair] = collapsed[pair];
+    }
+    __syncthreads();
+    const auto* x = (const bf16*)collapsed;
+    float sum = 0.0f;
+    for (int d = threadIdx.x; d < dim; d += block) sum = sum + to_float(x[d]) * to_float(x[d]);
+    sum = block_sum(sum, shared);
+    float r = 1.0f / sqrtf(sum / (float)dim + op.norm.eps);
+    for (int d = threadIdx.x; d < dim; d += block) {  // dim % 32 == 0: whole warps
+        float y = round_bf16(to_float(op.norm.w[d]) * (to_float(x[d]) * r));
+        op.norm.y[row * dim + d] = to_bf16(y);
+        store_lane(y, op.quant.out, row * dim + d);
+    }
+}
+
+}  // namespace
+
+bool launch_wide(const HyperStep& op, Workspace& work, cudaStream_t stream) {
+    size_t bytes = (size_t)op.mix.dim * sizeof(bf16);
+    if (op.mix.hc != hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
+        (op.combine.y && !op.expand.h) || bytes > 48 * 1024 || ceil_div(op.mix.dim, slices) > block)
+        return false;
+    step_rows_kernel<<<op.mix.n, block, bytes, stream>>>(op);
+    return launch_wide(op.mix, work, stream);
+}
+
+bool launch_wide(const HyperMix& op, Workspace& work, cudaStream_t stream) {
+    if (op.hc != hc_max || ceil_div(op.dim, slices) > block) return false;
+    auto* sums_of = (float*)work.memory;
+    mix_sums_kernel<<<dim3(slices, ceil_div(op.n, group)), block, 0, stream>>>(op, sums_of);
+    mix_finish_kernel<<<ceil_div(op.n, warps), block, 0, stream>>>(op, sums_of);
+    return true;
+}
+
+}  // namespace sluice::cuda

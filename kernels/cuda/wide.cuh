@@ -1,0 +1,20 @@
+// Kernels for many token rows: what the launch functions of device.cuh hand over to.
+#pragma once
+
+#include "kernels/cuda/device.cuh"
+
+namespace sluice::cuda {
+
+// False where the shape is not theirs, and nothing was done.
+bool launch_wide(const LinearFp8& op, cudaStream_t stream);
+bool launch_wide(const LinearBf16& op, cudaStream_t stream);
+bool launch_wide(const GroupedOutput& op, cudaStream_t stream);
+
+bool launch_wide(const HyperMix& op, Workspace& work, cudaStream_t stream);
+bool launch_wide(const HyperStep& op, Workspace& work, cudaStream_t stream);
+
+// Those of the experts that have two rows or more; all of one model's shapes.
+void launch_wide(const RoutedExpert* ops, int count, Workspace& work, cudaStream_t stream);
+size_t expert_wide_workspace(int count, int dim, int inner);
+
+}  // namespace sluice::cuda
