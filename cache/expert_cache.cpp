@@ -1,7 +1,6 @@
 #include "cache/expert_cache.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "cache/expert_cache_impl.h"
 #include "io/memory.h"
@@ -22,6 +21,7 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
     items_.reserve(experts);
     ready_.reserve(experts);
     to_read_.reserve(experts);
+    ahead_.reserve(experts);
     guesses_.reserve(guesses_max);
     judged_.reserve(guesses_max);
 }
@@ -68,15 +68,17 @@ void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kin
         if (items_.back().slot != none) {
             Slot& slot = slots_[items_.back().slot];
             slot.item = number;
-            hit = slot.state == SlotState::ready;
+            const bool ready = slot.state == SlotState::ready;
+            hit = ready && !slot.ahead;
             if (slot.guessed) ++stats_.prefetch_used;
-            slot.guessed = false;
-            if (hit) {
+            if (slot.ahead) --ahead_slots_;
+            if (ready) {
                 ready_.push_back(number);
             } else {
                 reader_.promote(key);
-                if (decode) ++stats_.late_prefetches;
+                if (slot.guessed && decode) ++stats_.late_prefetches;
             }
+            slot.guessed = slot.ahead = false;
         }
         ++(decode ? stats_.asked : stats_.sweep_asked);
         if (hit) ++(decode ? stats_.hits : stats_.sweep_hits);
@@ -99,7 +101,10 @@ void ExpertCache::Impl::find_room(DemandKind kind) {
         const uint32_t slot = items_[item].slot;
         return slot != none && slots_[slot].state != SlotState::empty;  // prefetched
     });
-    if (sweep) sort_by_file();
+    if (!sweep) return;
+    std::sort(to_read_.begin(), to_read_.end(), [this](uint32_t a, uint32_t b) {
+        return place_in_file(key_of(items_[a])) < place_in_file(key_of(items_[b]));
+    });
 }
 
 void ExpertCache::Impl::seat(Item& item, const Tier::Placed& placed) {
@@ -111,19 +116,15 @@ void ExpertCache::Impl::seat(Item& item, const Tier::Placed& placed) {
     }
     if (item.slot == none) {
         item.slot = of_entry;
+        item.entry = placed.entry;
     } else {
         slots_.seat(item.slot, placed.entry);
     }
 }
 
-void ExpertCache::Impl::sort_by_file() {
-    const auto place = [this](uint32_t item) {
-        const ExpertKey key = key_of(items_[item]);
-        return std::tuple(reinterpret_cast<uintptr_t>(&map_.file(key)),
-                          map_.plan(key).reads.front().offset, map_.range(key, w1_codes).offset);
-    };
-    std::sort(to_read_.begin(), to_read_.end(),
-              [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
+std::tuple<uintptr_t, uint64_t, uint64_t> ExpertCache::Impl::place_in_file(ExpertKey key) const {
+    return {reinterpret_cast<uintptr_t>(&map_.file(key)), map_.plan(key).reads.front().offset,
+            map_.range(key, w1_codes).offset};
 }
 
 // ---- the interface -----------------------------------------------------------------------------
@@ -174,6 +175,7 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     impl.layer_ = layer;
     impl.look_up(experts, kind);
     impl.drop_passed_guesses();
+    impl.drop_ahead();
     impl.find_room(kind);
     if (kind == DemandKind::decode) impl.judge_guesses();
     return impl.progress();
@@ -186,6 +188,7 @@ Result<ExpertHandle> ExpertCache::next() {
     }
     auto moved = impl.progress();
     if (moved && impl.reader_.pending() > 0) moved = impl.collect(false);
+    if (moved) moved = impl.progress();
     while (moved && !impl.failed_ && impl.given_ == impl.ready_.size()) {
         if (impl.reader_.pending() == 0) {
             return fail(Code::usage, cat("layer ", impl.layer_, ": all ring slots are held by ",
@@ -241,6 +244,34 @@ void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint
     if (layer == impl_->layer_) return;
     impl_->note_guesses(layer, guesses, count);
     (void)impl_->progress();  // a broken ring is told by the next call that can
+}
+
+bool ExpertCache::ready() const {
+    return impl_->given_ < impl_->ready_.size();
+}
+
+Result<void> ExpertCache::wait_for_reads() {
+    Impl& impl = *impl_;
+    Result<void> moved = impl.progress();
+    while (moved && !impl.failed_ && impl.reader_.pending_demand() > 0) {
+        moved = impl.collect(true);
+        if (moved) moved = impl.progress();
+    }
+    return moved;
+}
+
+void ExpertCache::read_ahead(int32_t layer, std::span<const int32_t> experts) {
+    Impl& impl = *impl_;
+    if (layer == impl.layer_ && impl.given_ < impl.items_.size()) return;
+    impl.drop_ahead();
+    impl.ahead_layer_ = layer;
+    for (int32_t expert : experts) {
+        if (impl.map_.has({layer, expert})) impl.ahead_.push_back(expert);
+    }
+    std::sort(impl.ahead_.begin(), impl.ahead_.end(), [&](int32_t a, int32_t b) {
+        return impl.place_in_file({layer, a}) < impl.place_in_file({layer, b});
+    });
+    (void)impl.progress();  // a broken ring is told by the next call that can
 }
 
 Result<void> ExpertCache::pump() {

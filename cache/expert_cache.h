@@ -11,8 +11,8 @@
 // (cache off, prompt sweeps, prefetch). A decode demand reads into a cache slot, evicting by
 // policy; a sweep fills only cache slots that never held anything and otherwise passes through the
 // ring, so that a prompt does not throw the decode cache away. A prefetch reads into a ring slot
-// and moves to the cache when it is used (slots change their role, bytes are not copied). What a
-// slot holds decides nothing about results.
+// and moves to the cache when it is used (slots change their role, bytes are not copied). Cache
+// slots that hold nothing yet serve as ring slots. What a slot holds decides nothing about results.
 //
 // Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
 // prefetching changes none of it: the simulator replays it exactly.
@@ -71,6 +71,10 @@ class ExpertCache {
     // for a new one. Without free ring slots because the caller holds them all: an Error, not a
     // deadlock.
     Result<ExpertHandle> next();
+    // Whether next() has one at hand.
+    bool ready() const;
+    // Blocks until all of the demand that has room is read; next() tells of failures.
+    Result<void> wait_for_reads();
     // Base of the slot; fails (device) if it no longer holds handle.key in that generation.
     Result<const std::byte*> bytes(const ExpertHandle& handle) const;
     // Every handle once; a handle that is not held (again, or after abandon()) is ignored.
@@ -83,6 +87,11 @@ class ExpertCache {
     // demand read, at most `count` a call, as ring slots become free beyond those a demand may
     // need. Never evicts from the cache. With count 0 the guesses are only judged (stats).
     void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
+    // A sweep will come to `layer` (other than the last demand's) that needs nearly all of
+    // `experts`: those that are not there are read in file order, behind this demand's reads, as
+    // far as slots are free, so that the drive goes on while layers are computed. Takes the place
+    // of the last call. What the next demand does not ask for is dropped.
+    void read_ahead(int32_t layer, std::span<const int32_t> experts);
     // Lets reads progress; call between pieces of compute.
     Result<void> pump();
     // After every forward pass: a decode step, or one chunk of a prompt.

@@ -2,6 +2,8 @@
 // (slots, reads and guesses).
 #pragma once
 
+#include <tuple>
+
 #include "cache/expert_cache.h"
 #include "cache/slot_pool.h"
 #include "cache/tier.h"
@@ -14,7 +16,8 @@ struct ExpertCache::Impl {
 
     struct Item {
         int32_t expert;
-        uint32_t slot;  // none: takes a ring slot once one is free
+        uint32_t slot;       // none: takes a ring slot once one is free
+        int64_t entry = -1;  // then that of this entry, which has no memory yet
     };
     struct Guess {
         ExpertKey key;
@@ -28,7 +31,7 @@ struct ExpertCache::Impl {
     void look_up(std::span<const int32_t> experts, DemandKind kind);
     void find_room(DemandKind kind);
     void seat(Item& item, const Tier::Placed& placed);
-    void sort_by_file();
+    std::tuple<uintptr_t, uint64_t, uint64_t> place_in_file(ExpertKey key) const;
     void judge_guesses();
 
     void note_guesses(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
@@ -38,6 +41,9 @@ struct ExpertCache::Impl {
     void drop_guess(uint32_t number);
     void fill();
     void start_guess();
+    void start_ahead();
+    void drop_ahead();
+    void drop_one_ahead(uint32_t number);
     Result<void> collect(bool wait);
     void arrived(const Arrived& one);
     void lost(uint32_t number);
@@ -71,6 +77,12 @@ struct ExpertCache::Impl {
     std::vector<Guess> guesses_;  // not started
     int32_t judged_layer_ = -1;
     std::vector<int32_t> judged_;
+
+    // The sweep to come.
+    int32_t ahead_layer_ = -1;
+    std::vector<int32_t> ahead_;  // in file order
+    size_t ahead_begun_ = 0;      // of ahead_
+    uint32_t ahead_slots_ = 0;    // that hold, or will hold, what was read for it
 
     CacheStats stats_;
 };

@@ -61,7 +61,7 @@ void ExpertCache::Impl::judge_guesses() {
 // demand enough of them to keep the drive busy.
 void ExpertCache::Impl::start_guess() {
     while (!guesses_.empty() && reader_.pending() == 0 &&
-           slots_.ring_free() > map_.tuning().in_flight_max) {
+           slots_.ring_spare() > map_.tuning().in_flight_max) {
         const ExpertKey key = guesses_.front().key;
         guesses_.erase(guesses_.begin());
         if (slots_.find(key) != none) continue;
@@ -71,6 +71,43 @@ void ExpertCache::Impl::start_guess() {
         ++stats_.prefetch_started;
         reader_.request(key, slots_.memory(number), Urgency::prefetch);
     }
+}
+
+// ---- the sweep to come -------------------------------------------------------------------------
+
+// So many that one is always waiting when another is finished; more could not be called back.
+void ExpertCache::Impl::start_ahead() {
+    const uint32_t in_flight = map_.tuning().in_flight_max;
+    const uint32_t begun_max = in_flight + (in_flight + 1) / 2;
+    while (ahead_begun_ < ahead_.size() && slots_.ring_free() > 0 &&
+           reader_.pending_demand() < begun_max) {
+        const ExpertKey key{ahead_layer_, ahead_[ahead_begun_++]};
+        if (slots_.find(key) != none) continue;
+        const uint32_t number = slots_.take_ring_slot();
+        slots_.start(number, key, demand_);
+        slots_[number].ahead = true;
+        ++ahead_slots_;
+        ++stats_.ahead_started;
+        reader_.request(key, slots_.memory(number), Urgency::demand);
+    }
+}
+
+// What is still being read is dropped when it arrives.
+void ExpertCache::Impl::drop_ahead() {
+    ahead_layer_ = -1;
+    ahead_.clear();
+    ahead_begun_ = 0;
+    if (ahead_slots_ == 0) return;
+    for (uint32_t number : slots_.ring()) {
+        const Slot& slot = slots_[number];
+        if (slot.ahead && slot.state == SlotState::ready) drop_one_ahead(number);
+    }
+}
+
+void ExpertCache::Impl::drop_one_ahead(uint32_t number) {
+    --ahead_slots_;
+    ++stats_.ahead_dropped;
+    slots_.give_back(number);
 }
 
 // ---- reads -------------------------------------------------------------------------------------
@@ -87,7 +124,8 @@ bool ExpertCache::Impl::make_ring_slot() {
     return false;
 }
 
-// Hands reads to the reader: the demand's as far as there are slots, then guesses.
+// Hands reads to the reader: the demand's as far as there are slots, then those of a sweep to come,
+// then guesses.
 void ExpertCache::Impl::fill() {
     while (started_ < to_read_.size() && reader_.pending_demand() < read_ahead_) {
         const uint32_t number = to_read_[started_];
@@ -95,13 +133,16 @@ void ExpertCache::Impl::fill() {
         if (item.slot == none) {
             if (!make_ring_slot()) return;
             item.slot = slots_.take_ring_slot();
+            if (item.entry >= 0) slots_.seat(item.slot, item.entry);
         }
         slots_.start(item.slot, key_of(item), demand_);
         slots_[item.slot].item = number;
         reader_.request(key_of(item), slots_.memory(item.slot), Urgency::demand);
         ++started_;
     }
-    if (started_ == to_read_.size()) start_guess();
+    if (started_ < to_read_.size()) return;
+    start_ahead();
+    start_guess();
 }
 
 Result<void> ExpertCache::Impl::collect(bool wait) {
@@ -137,6 +178,8 @@ void ExpertCache::Impl::arrived(const Arrived& one) {
         ready_.push_back(slot.item);
     } else if (slot.guessed && passed(slot.key, slot.read_at)) {
         drop_guess(number);
+    } else if (slot.ahead && slot.key.layer != ahead_layer_) {
+        drop_one_ahead(number);
     }
 }
 
@@ -148,6 +191,8 @@ void ExpertCache::Impl::lost(uint32_t number) {
         slots_.vacate(number);
     } else if (slot.guessed) {
         drop_guess(number);
+    } else if (slot.ahead) {
+        drop_one_ahead(number);
     } else {
         slots_.give_back(number);
     }
@@ -156,12 +201,13 @@ void ExpertCache::Impl::lost(uint32_t number) {
 // Gives the demand up: waits for its reads in flight and forgets what was not started.
 Result<void> ExpertCache::Impl::drain() {
     abandoned_ = true;
+    drop_ahead();
     while (reader_.pending() > 0) {  // a guess that the demand took over may be finished already
         if (auto done = collect(true); !done) return done;
     }
     for (; started_ < to_read_.size(); ++started_) {
-        const Item& item = items_[to_read_[started_]];
-        if (item.slot != none) tier_.remove(tier_.find(key_of(item)));
+        const int64_t entry = tier_.find(key_of(items_[to_read_[started_]]));
+        if (entry >= 0) tier_.remove(entry);
     }
     for (; given_ < ready_.size(); ++given_) {
         const uint32_t number = items_[ready_[given_]].slot;

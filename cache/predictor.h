@@ -33,17 +33,35 @@ class Predictor {
 Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name, int32_t layers);
 std::vector<std::string> predictor_names();
 
-// Decides how many guesses to follow (0..4), from what they gained: precision per layer, used
-// against wasted reads, waiting time with and without. Switches itself off when it loses and tries
-// again now and then. Deterministic in its inputs, but those include time: it may change speed,
-// never output.
+// Decides how many guesses a layer to follow (0..4), from what they gain and cost.
+//
+// It begins with none, learns how long a token takes without guesses as a function of what it has
+// to read, and holds every token with guesses against that. Guesses are tried only where the
+// measured idle time of the drive and the layer's precision promise a gain, and only as long as
+// what trials have cost so far stays below half a percent of the time; a setting that does not gain
+// is left at once and tried again ever more rarely. So a run is never noticeably slower than one
+// without guesses. Deterministic in its inputs, but those include time: it may change speed, never
+// output.
 class PrefetchGovernor {
  public:
-    explicit PrefetchGovernor(int32_t layers, uint32_t most = 2);
+    static constexpr uint32_t guesses_max = 4;
+
+    explicit PrefetchGovernor(int32_t layers, uint32_t most = guesses_max);
     ~PrefetchGovernor();
+    // Of the token that runs: whether guesses for `layer` are to be made (to be followed, or only
+    // to be judged), and how many to follow.
+    bool wants_guesses(int32_t layer) const;
     uint32_t guesses_for(int32_t layer) const;
-    void observed(int32_t layer, uint32_t followed, uint32_t used);
-    void token_passed(double wait_s, double token_s);
+    // `guesses` (at most guesses_max) were made for experts of `layer` that were not resident,
+    // followed or not; bit i of `right`: the i-th best was needed.
+    void observed(int32_t layer, uint32_t guesses, uint32_t right);
+    struct Token {
+        double seconds;
+        double wait_s;    // stood still for experts
+        double busy_s;    // the drive had something to read
+        uint64_t misses;  // experts that were read or would have been without guesses
+    };
+    void token_passed(const Token& token);
     bool off() const;
     uint64_t switched_off() const;
 

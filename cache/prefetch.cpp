@@ -1,6 +1,7 @@
-// PrefetchGovernor: how many guesses to follow, found out by trying.
+// PrefetchGovernor: how many guesses to follow, found out by trying, at a bounded price.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "cache/predictor.h"
@@ -8,152 +9,250 @@
 namespace sluice {
 namespace {
 
-constexpr uint32_t window = 8;     // tokens measured at one setting
-constexpr uint32_t settling = 2;   // tokens ignored after a change
-constexpr uint32_t rest_min = 16;  // tokens between two trials, doubled while nothing changes
+constexpr uint32_t guesses_max = PrefetchGovernor::guesses_max;
+constexpr uint32_t known_min = 4;       // tokens without guesses before anything else
+constexpr uint32_t looks_min = 2;       // tokens whose guesses are judged before any is followed
+constexpr uint32_t trial_min = 3;       // tokens before a trial is judged,
+constexpr uint32_t trial_max = 8;       // and by when it must have won
+constexpr uint32_t refresh_every = 24;  // tokens; then one without guesses, to compare with
+constexpr uint32_t judge_every = 8;     // tokens; then also layers that follow none make guesses
+constexpr uint32_t rest_min = 8;        // tokens between two trials, doubled while nothing changes
 constexpr uint32_t rest_max = 1024;
-constexpr double gain_min = 0.01;         // of a token's time, for more guesses to be worth it
-constexpr double waiting_min = 0.01;      // of a token's time: less waiting cannot be won back
-constexpr double precision_start = 0.5;   // of a layer nobody knows
-constexpr double precision_full = 0.35;   // from here on a layer follows all guesses,
-constexpr double precision_half = 0.15;   // from here on half of them, below none
-constexpr double precision_rate = 0.05;   // weight of the newest observation
-constexpr double forgiving_rate = 0.002;  // way back to precision_start, a token not followed
+constexpr uint32_t look_rest_max = 256;  // the same for judging guesses alone
+constexpr uint32_t memory = 8;           // tokens a setting's gain is averaged over
+constexpr double forgetting = 0.95;      // of what a token without guesses takes, a token
+constexpr double gain_min = 0.01;        // of a token's time, for guesses to be worth it
+constexpr double step_min = 0.005;       // the same for one guess more than now
+constexpr double price_share = 0.003;    // of all time may be spent on trials,
+constexpr double price_tokens = 0.15;    // and so many tokens at the beginning
+constexpr double precision_min = 0.1;
+constexpr double precision_rate = 0.05;
 
-class Window {
- public:
-    void clear() { count_ = 0; }
-    void add(double value) { values_[count_++] = value; }
-    bool full() const { return count_ == window; }
-    double median() {
-        std::sort(values_.begin(), values_.begin() + count_);
-        return (values_[(count_ - 1) / 2] + values_[count_ / 2]) / 2;
+// Exponentially forgetting mean and variance of what is nearly constant.
+struct Mean {
+    uint32_t count = 0;
+    double mean = 0, variance = 0;
+
+    void add(double value, uint32_t over) {
+        count = std::min(count + 1, over);
+        const double step = value - mean;
+        mean += step / count;
+        variance += (step * (value - mean) - variance) / count;
     }
+    double error() const { return std::sqrt(std::max(variance, 0.0) / std::max(count, 1u)); }
+};
+
+// Seconds of a token without guesses, as a line over what it has to read.
+class Line {
+ public:
+    void add(double x, double y) {
+        if (known()) {  // a hiccup of the machine is no news
+            const double expected = at(x);
+            y = std::clamp(y, expected / 2, expected * 2);
+            residual_.add((y - expected) / expected, 32);
+        }
+        for (double* sum : {&w_, &x_, &y_, &xx_, &xy_}) *sum *= forgetting;
+        w_ += 1, x_ += x, y_ += y, xx_ += x * x, xy_ += x * y;
+        ++count_;
+    }
+    bool known() const { return count_ >= known_min; }
+    double at(double x) const {
+        const double mean_x = x_ / w_, mean_y = y_ / w_;
+        const double spread = xx_ / w_ - mean_x * mean_x;
+        if (spread <= 1e-6 * mean_x * mean_x) return mean_y;
+        const double slope = std::max(0.0, (xy_ / w_ - mean_x * mean_y) / spread);
+        return std::max(mean_y + slope * (x - mean_x), mean_y / 50);
+    }
+    // Whether so much to read is unlike what was seen.
+    bool strange(double x) const {
+        const double mean_x = x_ / w_;
+        return x < mean_x / 2 || x > 2 * mean_x + 1;
+    }
+    double spread() const { return std::sqrt(std::max(residual_.variance, 0.0)); }
 
  private:
-    std::array<double, window> values_;
-    uint32_t count_ = 0;
+    double w_ = 0, x_ = 0, y_ = 0, xx_ = 0, xy_ = 0;
+    uint64_t count_ = 0;
+    Mean residual_;
 };
 
 }  // namespace
 
-// Rest at the current setting; then measure it, another one, and it again; keep the better. Medians
-// of whole token times decide, so whatever a guess costs anywhere counts against it. The current
-// setting is measured on both sides of the trial, because a conversation drifts.
 struct PrefetchGovernor::Impl {
-    enum class Phase { rest, before, trial, after };
+    enum class Mode { off, look, follow };
 
     Impl(int32_t layers, uint32_t most_guesses)
-        : most(std::min<uint32_t>(most_guesses, 4)),
-          setting(std::min<uint32_t>(most, 2)),
-          active(setting),
-          precision(static_cast<size_t>(layers), precision_start),
-          followed(static_cast<size_t>(layers), false) {}
+        : most(std::min(most_guesses, guesses_max)), precision(static_cast<size_t>(layers)) {}
 
-    void begin(Phase next, uint32_t guesses) {
-        skip = guesses == active ? 0 : settling;
-        phase = next;
-        active = guesses;
-        times.clear();
-        waits.clear();
+    // What following the guess of this rank may gain and lose, in seconds: a right one gains the
+    // part of its read for which the drive was idle, a wrong one delays by the rest.
+    double worth(const Mean& right, uint32_t rank) const {
+        const double hidden = std::clamp(idle.mean - rank * read.mean, 0.0, read.mean);
+        return right.mean * hidden - (1 - right.mean) * (read.mean - hidden);
     }
-    // Fewer, then more, then none, as far as they differ from the current setting.
-    uint32_t next_candidate() {
-        for (int i = 0; i < 3; ++i) {
-            turn = (turn + 1) % 3;
-            const std::array<uint32_t, 3> all = {setting == 0 ? 0 : setting - 1,
-                                                 std::min(setting + 1, most), 0};
-            if (all[turn] != setting) return all[turn];
+    uint32_t worthwhile(size_t layer, uint32_t limit) const {
+        uint32_t count = 0;
+        while (count < limit && precision[layer][count].mean >= precision_min &&
+               worth(precision[layer][count], count) > 0) {
+            ++count;
         }
-        return setting;
+        return count;
     }
-    void decide(double after) {
-        const double current = (before_s + after) / 2;
-        const bool more = candidate > setting;
-        const bool adopt = more ? trial_s < current * (1 - gain_min) : trial_s <= current;
-        rest_tokens = adopt ? rest_min : std::min(rest_tokens * 2, rest_max);
-        if (adopt) {
-            if (candidate == 0) ++times_off;
-            setting = candidate;
+    // Expected gain of following up to `limit` a layer, as a share of a token.
+    double promised(uint32_t limit) const {
+        double sum = 0;
+        for (size_t layer = 0; layer < precision.size(); ++layer) {
+            const uint32_t count = worthwhile(layer, limit);
+            for (uint32_t rank = 0; rank < count; ++rank) {
+                sum += worth(precision[layer][rank], rank);
+            }
         }
-        rested = 0;
-        begin(Phase::rest, setting);
-    }
-    void measured() {
-        const double time = times.median();
-        const double wait = waits.median();
-        switch (phase) {
-            case Phase::rest:
-                break;
-            case Phase::before:
-                before_s = time;
-                candidate = next_candidate();
-                if (candidate == setting || (candidate > setting && wait < waiting_min * time)) {
-                    rested = 0;
-                    begin(Phase::rest, setting);
-                } else {
-                    begin(Phase::trial, candidate);
-                }
-                break;
-            case Phase::trial:
-                trial_s = time;
-                begin(Phase::after, setting);
-                break;
-            case Phase::after:
-                decide(time);
-                break;
-        }
+        return std::min(sum, wait.mean) / std::max(seconds.mean, 1e-12);
     }
 
-    uint32_t most, setting, active;  // active: setting, or the candidate during a trial
-    std::vector<double> precision;
-    std::vector<bool> followed;  // in this token
-    Phase phase = Phase::rest;
-    uint32_t skip = 0, rested = 0, rest_tokens = rest_min, turn = 2, candidate = 0;
-    Window times, waits;
-    double before_s = 0, trial_s = 0;
-    uint64_t times_off = 0;
+    void measure(const Token& token);
+    void judge();
+    void judge_trial();
+    void settle(uint32_t guesses);
+    void end_trial(bool won);
+    void plan();
+    bool may_try() const { return spent <= price_share * total + price_tokens * seconds.mean; }
+
+    const uint32_t most;
+    std::vector<std::array<Mean, guesses_max>> precision;  // [layers][rank]
+
+    // Without guesses.
+    Line line;
+    Mean seconds, wait, idle, read;  // of a token; idle a layer, read an expert
+
+    std::array<Mean, guesses_max + 1> gain;  // of a setting, shares of a token's time
+    double spent = 0, total = 0;             // seconds lost to guesses in all; of all tokens
+
+    Mode mode = Mode::off;
+    uint32_t active = 0;     // guesses of the token that runs
+    uint32_t setting = 0;    // what has proved itself
+    uint32_t candidate = 0;  // on trial; as setting: none is
+    bool up = true;          // the next trial's direction
+    uint32_t looks = 0, rested = 0, rest = rest_min, look_rested = 0, look_rest = rest_min;
+    uint64_t tokens = 0, times_off = 0;
+    bool strange = false;  // the last token was unlike those without guesses
 };
+
+// Every token tells something: one without guesses what is normal, any other what it gained.
+void PrefetchGovernor::Impl::measure(const Token& token) {
+    const auto misses = static_cast<double>(token.misses);
+    total += token.seconds;
+    strange = line.known() && line.strange(misses);
+    if (mode == Mode::off) {
+        line.add(misses, token.seconds);
+        seconds.add(token.seconds, 32);
+        wait.add(token.wait_s, 32);
+        const double layers = static_cast<double>(precision.size());
+        idle.add(std::max(0.0, token.seconds - token.busy_s) / layers, 32);
+        if (misses > 0) read.add(token.busy_s / misses, 32);
+        return;
+    }
+    const double expected = line.at(misses);
+    // So that an old win does not pay for long losses.
+    spent = std::max(spent + token.seconds - expected, -price_share * total);
+    if (mode == Mode::follow && expected > 0) {
+        const double share = (expected - token.seconds) / expected;
+        gain[active].add(std::clamp(share, -1.0, 1.0), memory);
+    }
+}
+
+void PrefetchGovernor::Impl::settle(uint32_t guesses) {
+    if (guesses == 0 && setting > 0) ++times_off;
+    setting = candidate = guesses;
+    rested = 0;
+}
+
+void PrefetchGovernor::Impl::end_trial(bool won) {
+    rest = won ? rest_min : std::min(2 * rest, rest_max);
+    up = won ? up : !up;
+    settle(won ? candidate : setting);
+}
+
+void PrefetchGovernor::Impl::judge_trial() {
+    const Mean& tried = gain[candidate];
+    if (tried.count < trial_min && may_try()) return;
+    const double unsure = 2 * std::hypot(tried.error(), line.spread() / std::sqrt(tried.count));
+    double wanted = gain_min + unsure;
+    if (setting > 0) wanted = gain[setting].mean + (candidate > setting ? step_min : -step_min / 2);
+    if (tried.count >= trial_min && tried.mean > wanted) return end_trial(true);
+    const bool hopeless = tried.mean + unsure < (setting > 0 ? wanted : gain_min);
+    if (hopeless || tried.count >= trial_max || !may_try()) end_trial(false);
+}
+
+void PrefetchGovernor::Impl::judge() {
+    if (mode != Mode::follow) return;
+    if (candidate != setting && active == candidate) return judge_trial();
+    const Mean& now = gain[setting];
+    if (now.count >= trial_min && now.mean < gain_min / 2) {
+        rest = rest_min;
+        settle(0);
+    }
+}
+
+// What the next token does.
+void PrefetchGovernor::Impl::plan() {
+    mode = Mode::off;
+    active = 0;
+    if (most == 0 || !line.known()) return;
+    ++rested, ++look_rested;
+    if (candidate == setting && rested >= rest) {
+        uint32_t next = up || setting == 0 ? std::min(setting + 1, most) : setting - 1;
+        if (next == 0) next = std::min(setting + 1, most);
+        if (next != setting && looks >= looks_min && may_try() &&
+            promised(next) > (setting == 0 ? gain_min : 0)) {
+            candidate = next;
+            gain[next] = {};
+        } else if (setting > 0) {
+            up = !up;
+            rested = 0;
+        }
+    }
+    if (setting > 0 && (tokens % refresh_every == 0 || strange)) return;
+    if (candidate > 0) {
+        mode = Mode::follow;
+        active = candidate;
+    } else if ((looks < looks_min || look_rested >= look_rest) && may_try() &&
+               wait.mean > gain_min * seconds.mean) {
+        mode = Mode::look;
+        if (++looks > looks_min) look_rest = std::min(2 * look_rest, look_rest_max);
+        look_rested = 0;
+    }
+}
 
 PrefetchGovernor::PrefetchGovernor(int32_t layers, uint32_t most)
     : impl_(std::make_unique<Impl>(layers, most)) {}
 PrefetchGovernor::~PrefetchGovernor() = default;
 
+bool PrefetchGovernor::wants_guesses(int32_t layer) const {
+    if (impl_->mode == Impl::Mode::off) return false;
+    if (impl_->mode == Impl::Mode::look) return true;
+    return guesses_for(layer) > 0 || impl_->tokens % judge_every == 0;
+}
+
 uint32_t PrefetchGovernor::guesses_for(int32_t layer) const {
-    const double precision = impl_->precision[static_cast<size_t>(layer)];
-    if (precision >= precision_full) return impl_->active;
-    return precision >= precision_half ? (impl_->active + 1) / 2 : 0;
+    if (impl_->mode != Impl::Mode::follow) return 0;
+    return impl_->worthwhile(static_cast<size_t>(layer), impl_->active);
 }
 
-void PrefetchGovernor::observed(int32_t layer, uint32_t followed, uint32_t used) {
-    if (followed == 0) return;
-    double& precision = impl_->precision[static_cast<size_t>(layer)];
-    const double now = std::min(1.0, static_cast<double>(used) / followed);
-    precision += (now - precision) * precision_rate;
-    impl_->followed[static_cast<size_t>(layer)] = true;
+void PrefetchGovernor::observed(int32_t layer, uint32_t guesses, uint32_t right) {
+    auto& ranks = impl_->precision[static_cast<size_t>(layer)];
+    for (uint32_t rank = 0; rank < std::min(guesses, guesses_max); ++rank) {
+        ranks[rank].add(static_cast<double>(right >> rank & 1),
+                        static_cast<uint32_t>(1 / precision_rate));
+    }
 }
 
-void PrefetchGovernor::token_passed(double wait_s, double token_s) {
+void PrefetchGovernor::token_passed(const Token& token) {
     Impl& impl = *impl_;
-    for (size_t layer = 0; layer < impl.precision.size(); ++layer) {
-        double& precision = impl.precision[layer];
-        if (!impl.followed[layer] && precision < precision_start) {
-            precision += (precision_start - precision) * forgiving_rate;
-        }
-        impl.followed[layer] = false;
-    }
-    if (impl.most == 0) return;
-    if (impl.phase == Impl::Phase::rest) {
-        if (++impl.rested >= impl.rest_tokens) impl.begin(Impl::Phase::before, impl.setting);
-        return;
-    }
-    if (impl.skip > 0) {
-        --impl.skip;
-        return;
-    }
-    impl.times.add(token_s);
-    impl.waits.add(wait_s);
-    if (impl.times.full()) impl.measured();
+    ++impl.tokens;
+    impl.measure(token);
+    impl.judge();
+    impl.plan();
 }
 
 bool PrefetchGovernor::off() const {

@@ -1,7 +1,5 @@
 #include "cache/slot_pool.h"
 
-#include <algorithm>
-
 namespace sluice {
 
 SlotPool::SlotPool(std::span<std::byte> memory, const ExpertMap& map, uint32_t cache_slots,
@@ -12,13 +10,15 @@ SlotPool::SlotPool(std::span<std::byte> memory, const ExpertMap& map, uint32_t c
       poison_(poison),
       slots_(cache_slots + ring_slots),
       slot_of_(static_cast<size_t>(map.layers()) * experts_, none),
-      slot_of_entry_(cache_slots) {
-    for (uint32_t entry = 0; entry < cache_slots; ++entry) {
-        slot_of_entry_[entry] = entry;
-        slots_[entry].cached = true;
+      slot_of_entry_(cache_slots, none),
+      place_in_ring_(slots_.size()),
+      bare_entries_(cache_slots) {
+    ring_.reserve(slots_.size());
+    ring_free_.reserve(slots_.size());
+    for (uint32_t slot = size(); slot-- > 0;) {
+        place_in_ring_[slot] = static_cast<uint32_t>(ring_.size());
+        ring_.push_back(slot);
     }
-    ring_.reserve(ring_slots);
-    for (uint32_t slot = size(); slot-- > cache_slots;) ring_.push_back(slot);
     ring_free_ = ring_;
 }
 
@@ -30,7 +30,7 @@ uint32_t SlotPool::take_ring_slot() {
 
 void SlotPool::give_back(uint32_t number) {
     assert(!slots_[number].cached);
-    slots_[number].guessed = false;
+    slots_[number].guessed = slots_[number].ahead = false;
     vacate(number);
     ring_free_.push_back(number);
 }
@@ -58,11 +58,20 @@ void SlotPool::vacate(uint32_t number) {
 
 void SlotPool::seat(uint32_t number, int64_t entry) {
     uint32_t& of_entry = slot_of_entry_[static_cast<size_t>(entry)];
-    assert(!slots_[number].cached && slots_[of_entry].state == SlotState::empty);
-    slots_[of_entry].cached = false;
+    assert(!slots_[number].cached);
     slots_[number].cached = true;
-    *std::find(ring_.begin(), ring_.end(), number) = of_entry;
-    ring_free_.push_back(of_entry);
+    const uint32_t place = place_in_ring_[number];
+    if (of_entry == none) {
+        --bare_entries_;
+        ring_[place] = ring_.back();
+        ring_.pop_back();
+    } else {
+        assert(slots_[of_entry].state == SlotState::empty);
+        slots_[of_entry].cached = false;
+        ring_[place] = of_entry;
+        ring_free_.push_back(of_entry);
+    }
+    if (place < ring_.size()) place_in_ring_[ring_[place]] = place;
     of_entry = number;
 }
 

@@ -1,10 +1,12 @@
 // The slots of the expert cache: memory, what each holds, and which ones are the ring's.
 //
-// Every slot is either an entry's (cached) or one of the ring; seat() exchanges the roles of two,
-// so the number of ring slots never changes and no bytes move. Taking a slot away from its expert
-// counts its generation up, so that a handle from before no longer fits.
+// Every slot is either an entry's (cached) or one of the ring. An entry has no memory until it is
+// first filled, so that a ring with a cache that is still empty behind it is as large as both; from
+// then on seat() exchanges the roles of two slots, and no bytes move. Taking a slot away from its
+// expert counts its generation up, so that a handle from before no longer fits.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <span>
@@ -27,6 +29,7 @@ struct Slot {
     SlotState state = SlotState::empty;
     bool cached = false;   // belongs to an entry of the tier
     bool guessed = false;  // prefetched and not used so far
+    bool ahead = false;    // read for a sweep to come and not used so far
 };
 
 class SlotPool {
@@ -45,11 +48,14 @@ class SlotPool {
     }
     // The slot that holds `key` or is being read for it; none.
     uint32_t find(ExpertKey key) const { return slot_of_[index(key)]; }
+    // None while the entry has no memory.
     uint32_t of_entry(int64_t entry) const { return slot_of_entry_[static_cast<size_t>(entry)]; }
 
     // The ring slots, in no order, and those of them that are empty and not taken.
     std::span<const uint32_t> ring() const { return ring_; }
     uint32_t ring_free() const { return static_cast<uint32_t>(ring_free_.size()); }
+    // Of the free ones, those that no entry without memory will need.
+    uint32_t ring_spare() const { return ring_free() - std::min(ring_free(), bare_entries_); }
     uint32_t take_ring_slot();        // requires ring_free() > 0
     void give_back(uint32_t number);  // vacates a ring slot
 
@@ -57,7 +63,8 @@ class SlotPool {
     void start(uint32_t number, ExpertKey key, uint64_t demand);
     // The slot holds nothing any more, and stays where it belongs.
     void vacate(uint32_t number);
-    // The ring slot becomes the entry's, and the entry's (empty) slot a free one of the ring.
+    // The ring slot becomes the entry's, and the entry's (empty) slot, if it has one, a free one of
+    // the ring.
     void seat(uint32_t number, int64_t entry);
 
  private:
@@ -73,6 +80,8 @@ class SlotPool {
     std::vector<uint32_t> slot_of_;        // [layers * experts]
     std::vector<uint32_t> slot_of_entry_;  // [cache_slots]
     std::vector<uint32_t> ring_, ring_free_;
+    std::vector<uint32_t> place_in_ring_;  // [slots], of those in the ring
+    uint32_t bare_entries_;                // without memory
 };
 
 }  // namespace sluice

@@ -21,6 +21,11 @@
 
 namespace sluice {
 
+// What runs beside what; less than full is for benches, to show what each step gains. none: a
+// layer's experts are read, then computed. prompt_path: reads beside compute, a single token as a
+// prompt of one. full: decode has its own order and its own use of the cache, too.
+enum class Overlap { none, prompt_path, full };
+
 enum class IndexKeys { own, reference };  // reference: the official decode quirk (section 3.7)
 
 struct EngineOptions {
@@ -42,6 +47,7 @@ struct EngineOptions {
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
     std::string cache_policy = "aging-lru";
     std::string predictor = "router";
+    Overlap overlap = Overlap::full;
     std::optional<uint32_t> prefetch;  // guesses a layer, 0 = off; else governed
     int32_t context = 0;               // tokens; 0: min(model, 8192)
     int32_t chunk = 0;                 // prompt tokens a sweep; 0: 512 or what fits
@@ -151,7 +157,7 @@ class Session {
     void set_cancel(const std::atomic<bool>* cancel);
     void set_probe(Probe* probe);
     void set_progress(
-        std::function<void(int32_t done, int32_t all)> progress);  // prompt tokens x layers
+        std::function<void(double done)> progress);  // share of a feed, by layers to go through
     const RunStats& stats() const;
     void clear_stats();
 

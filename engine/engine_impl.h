@@ -16,7 +16,7 @@ struct Session::Impl {
     std::vector<float> logits;  // of the last position
     const std::atomic<bool>* cancel = nullptr;
     Probe* probe = nullptr;
-    std::function<void(int32_t, int32_t)> progress;
+    std::function<void(double)> progress;
     // Counters of the runtime's parts when the statistics were last cleared.
     RunStats cleared;
 

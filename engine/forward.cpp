@@ -230,6 +230,7 @@ void settle(Pass& pass) {
 
 Result<void> forward(Pass& pass) {
     if (auto r = request_engram_rows(pass); !r) return r;
+    read_ahead_first(pass);
     Result<void> result;
     pass.ws.fit(pass.rt.config, pass.n);
     upload_ropes(pass);

@@ -28,8 +28,9 @@ struct Pass {
     // The place of the last position's best logit is wanted, and no logits: they may stay where
     // they are computed.
     int32_t* best = nullptr;
-    // Told after every layer; may be empty.
-    std::function<void(int32_t layers_done)> progress{};
+    int32_t next_n = 0;  // tokens of the chunk that follows in the same prompt
+    // Told after every layer, and of a sweep after every expert; may be empty.
+    std::function<void(double layers_done)> progress{};
     // Told the logits of a position; they are gone when it returns.
     std::function<void(int32_t position, std::span<const float>)> logits{};
 
@@ -54,7 +55,7 @@ struct Pass {
     struct {  // for route files: [layers][n * k], or [layers][k] guesses of a decode step
         std::vector<std::vector<int32_t>> chosen, guesses;
     } routes{};
-    std::vector<int32_t> followed{};  // experts of the next layer that were asked for ahead
+    std::vector<int32_t> guessed{};  // of the next layer, not in RAM, best first
 
     const RopeTable& rope(int32_t layer) const {
         return rt.config.ratios[layer] == 0 ? plain : yarn;
@@ -82,6 +83,18 @@ Result<void> experts(Pass& pass, int32_t layer);     // layer_moe.cpp
 Result<void> request_engram_rows(Pass& pass);        // layer_engram.cpp
 Result<void> engram(Pass& pass, int32_t layer);
 void abandon_engram_rows(Pass& pass);
+
+// ---- foresight.cpp: experts that are read before they are asked for
+
+// A sweep that begins: its first layer's.
+void read_ahead_first(Pass& pass);
+// A sweep whose `layer` chose so many distinct experts: those of the layer that follows, or of the
+// next chunk's first.
+void read_ahead(Pass& pass, int32_t layer, size_t distinct);
+// A decode step whose `layer` chose `chosen` (router order): guesses for the next layer.
+Result<void> prefetch(Pass& pass, int32_t layer, std::span<const int32_t> chosen);
+// What became of those made one layer ago.
+void judge_guesses(Pass& pass, int32_t layer, std::span<const int32_t> chosen);
 
 // ---- probe.cpp: tensors to the probe, if there is one
 

@@ -1,7 +1,9 @@
 // Mixture of experts (section 3.9). The order of arrival of experts never shows: every partial has
 // its own place, and one sum adds them in ascending expert id.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <unordered_map>
 
 #include "engine/forward.h"
@@ -15,7 +17,6 @@ namespace {
 struct Routed {
     std::vector<int32_t> ids;       // [n][k], router order
     std::vector<float> weights;     // [n][k]
-    std::vector<int32_t> guesses;   // [k] of the next layer, decode only
     std::vector<int32_t> distinct;  // in router order
     // Rows, slots and weights of distinct[i] are begin[i] .. begin[i + 1] of the lists.
     std::vector<int32_t> begin, rows, slots;
@@ -27,12 +28,6 @@ struct Routed {
 float* route_weights(const Pass& pass) {
     const size_t count = static_cast<size_t>(pass.n) * pass.rt.config.top_k;
     return reinterpret_cast<float*>(pass.ws.routes + count);
-}
-
-bool wants_guesses(const Pass& pass, int32_t layer) {
-    const Runtime& rt = pass.rt;
-    return !pass.sweep && pass.n == 1 && layer + 1 < rt.config.layers &&
-           (rt.governor || rt.options.prefetch.value_or(0) > 0 || rt.recorder);
 }
 
 Route route_op(const Pass& pass, int32_t layer, int32_t* ids, float* weights) {
@@ -48,16 +43,33 @@ Route route_op(const Pass& pass, int32_t layer, int32_t* ids, float* weights) {
             .scale = c.route_scale};
 }
 
-// The next layer's router on this layer's state: the collapsed streams under the next layer's norm,
-// which is this layer's input rescaled by the two norm weights.
-void guess_next(Pass& pass, int32_t layer) {
-    const ModelConfig& c = pass.rt.config;
-    const LayerWeights& next = pass.rt.weights.layers[layer + 1];
-    Workspace& ws = pass.ws;
-    pass.rt.backend->run(RmsNorm{ws.y, ws.collapsed, next.ffn_norm, 1, c.hidden, c.norm_eps});
-    Route route = route_op(pass, layer + 1, ws.guess_ids, ws.guess_weights);
-    route.x = ws.y;
-    pass.rt.backend->run(route);
+// Gives RAM slots back whose upload is over; with `room`, waits until fewer than that many are
+// held.
+Result<void> release_uploaded(Runtime& rt, size_t room) {
+    while (!rt.uploading.empty()) {
+        const auto& [handle, mark] = rt.uploading.front();
+        if (!rt.backend->uploads_done(mark)) {
+            if (rt.uploading.size() < room) return {};
+            if (auto done = rt.backend->wait_uploads(mark); !done) return done;
+        }
+        rt.cache->release(handle);
+        rt.uploading.pop_front();
+    }
+    return {};
+}
+
+// A sweep's layer takes a device longer than the reads that are in flight: uploads and reads go on
+// while the host waits for the router.
+Result<void> keep_reading(Pass& pass) {
+    Runtime& rt = pass.rt;
+    if (!pass.sweep || rt.backend->host_memory()) return {};
+    const uint64_t mark = rt.backend->mark_compute();
+    while (!rt.backend->compute_done(mark)) {
+        if (auto done = release_uploaded(rt, SIZE_MAX); !done) return done;
+        if (auto go = pass.go_on(); !go) return go;
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    return {};
 }
 
 Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
@@ -66,13 +78,7 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
     const ModelConfig& c = pass.rt.config;
     const size_t count = static_cast<size_t>(pass.n) * c.top_k;
     backend.run(route_op(pass, layer, ws.routes, route_weights(pass)));
-    if (wants_guesses(pass, layer)) {
-        guess_next(pass, layer);
-        routed.guesses.resize(c.top_k);
-        auto done = backend.download(routed.guesses.data(), ws.guess_ids, c.top_k * 4u);
-        if (!done) return done;
-        if (routed.guesses[0] < 0) routed.guesses.clear();
-    }
+    if (auto done = keep_reading(pass); !done) return done;
     std::vector<std::byte> own;
     std::span<std::byte> both;
     if (pass.rt.cpu_experts && pass.n <= CpuExperts::rows_max) {
@@ -95,10 +101,7 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
                                          pass.position + static_cast<int32_t>(i / c.top_k),
                                          " are not finite numbers"));
     }
-    if (pass.rt.recorder) {
-        pass.routes.chosen[layer] = routed.ids;
-        pass.routes.guesses[layer] = routed.guesses;
-    }
+    if (pass.rt.recorder) pass.routes.chosen[layer] = routed.ids;
     return {};
 }
 
@@ -195,21 +198,6 @@ Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& ha
 
 // ---- a device with memory of its own: RAM slot -> upload beside compute -> VRAM slot
 
-// Gives RAM slots back whose upload is over; with `room`, waits until fewer than that many are
-// held.
-Result<void> release_uploaded(Runtime& rt, size_t room) {
-    while (!rt.uploading.empty()) {
-        const auto& [handle, mark] = rt.uploading.front();
-        if (!rt.backend->uploads_done(mark)) {
-            if (rt.uploading.size() < room) return {};
-            if (auto done = rt.backend->wait_uploads(mark); !done) return done;
-        }
-        rt.cache->release(handle);
-        rt.uploading.pop_front();
-    }
-    return {};
-}
-
 // What is in VRAM already, in one batch.
 Result<void> run_resident(Pass& pass, int32_t layer, const Routed& routed,
                           std::span<const int32_t> missing) {
@@ -226,17 +214,24 @@ Result<void> run_resident(Pass& pass, int32_t layer, const Routed& routed,
     return {};
 }
 
-Result<void> upload_and_run(Pass& pass, const Routed& routed, const ExpertHandle& handle) {
+// Experts that are there go in one batch.
+Result<void> upload_and_run(Pass& pass, const Routed& routed, std::span<const ExpertHandle> ready) {
     Runtime& rt = pass.rt;
-    Result<const std::byte*> slot = rt.cache->bytes(handle);
-    if (!slot) return tl::unexpected(slot.error());
-    if (auto r = rt.device_experts->upload(handle.key, *slot); !r) return r;
-    if (rt.cpu_experts) rt.cpu_experts->upload_begun();
-    rt.uploading.push_back({handle, rt.device_experts->flush()});
-    auto weights = rt.device_experts->weights(handle.key);
-    if (!weights) return tl::unexpected(weights.error());
-    const RoutedExpert op = expert_op(pass, routed, handle.key.expert, *weights);
-    rt.backend->run(RoutedExpertBatch{&op, 1});
+    for (const ExpertHandle& handle : ready) {
+        Result<const std::byte*> slot = rt.cache->bytes(handle);
+        if (!slot) return tl::unexpected(slot.error());
+        if (auto r = rt.device_experts->upload(handle.key, *slot); !r) return r;
+        if (rt.cpu_experts) rt.cpu_experts->upload_begun();
+    }
+    const uint64_t mark = rt.device_experts->flush();
+    std::vector<RoutedExpert> items;
+    for (const ExpertHandle& handle : ready) {
+        rt.uploading.push_back({handle, mark});
+        auto weights = rt.device_experts->weights(handle.key);
+        if (!weights) return tl::unexpected(weights.error());
+        items.push_back(expert_op(pass, routed, handle.key.expert, *weights));
+    }
+    rt.backend->run(RoutedExpertBatch{items.data(), static_cast<int32_t>(items.size())});
     rt.device_experts->used();
     return release_uploaded(rt, rt.uploading_max);
 }
@@ -316,41 +311,32 @@ Result<void> finish_beside(Pass& pass) {
     return {};
 }
 
-// Judges the guesses made one layer ago, then asks for the next layer's.
-void prefetch(Pass& pass, int32_t layer, const Routed& routed) {
-    Runtime& rt = pass.rt;
-    if (rt.governor && !pass.followed.empty()) {
-        const auto used =
-            std::count_if(pass.followed.begin(), pass.followed.end(), [&](int32_t expert) {
-                return std::find(routed.distinct.begin(), routed.distinct.end(), expert) !=
-                       routed.distinct.end();
-            });
-        rt.governor->observed(layer, static_cast<uint32_t>(pass.followed.size()),
-                              static_cast<uint32_t>(used));
-    }
-    pass.followed.clear();
-    if (routed.guesses.empty() || !rt.predictor) return;
-    std::vector<int32_t> guesses;
-    rt.predictor->predict({layer, routed.ids, routed.guesses}, rt.config.top_k, guesses);
-    const uint32_t count =
-        rt.governor ? rt.governor->guesses_for(layer + 1) : rt.options.prefetch.value_or(0);
-    for (size_t i = 0; i < guesses.size() && pass.followed.size() < count; i++) {
-        if (!rt.cache->resident({layer + 1, guesses[i]})) pass.followed.push_back(guesses[i]);
-    }
-    rt.cache->prefetch(layer + 1, guesses, count);
-}
-
 // `streamed`: how many experts the RAM tier was asked for.
-Result<void> run_streamed(Pass& pass, const Routed& routed, size_t streamed) {
+Result<void> run_streamed(Pass& pass, int32_t layer, const Routed& routed, size_t streamed) {
+    Runtime& rt = pass.rt;
+    // A prompt's experts have many rows each: each is computed while the next one is uploaded.
+    const size_t batch = rt.device_experts && !pass.sweep ? rt.device_experts->ring_slots() : 1;
+    std::vector<ExpertHandle> ready;
     for (size_t i = 0; i < streamed; i++) {
         if (auto go = pass.go_on(); !go) return go;
-        Result<ExpertHandle> handle = pass.rt.cache->next();
+        Result<ExpertHandle> handle = rt.cache->next();
         if (!handle) return tl::unexpected(handle.error());
-        const bool beside = routed.x.codes && pass.rt.cpu_experts->takes(handle->key.expert);
-        auto done = beside                   ? run_beside(pass, routed, *handle)
-                    : pass.rt.device_experts ? upload_and_run(pass, routed, *handle)
-                                             : run_expert(pass, routed, *handle);
+        Result<void> done;
+        if (routed.x.codes && rt.cpu_experts->takes(handle->key.expert)) {
+            done = run_beside(pass, routed, *handle);
+        } else if (rt.device_experts) {
+            ready.push_back(*handle);
+        } else {
+            done = run_expert(pass, routed, *handle);
+        }
+        const bool more = ready.size() < batch && i + 1 < streamed && rt.cache->ready();
+        if (done && !ready.empty() && !more) {
+            done = upload_and_run(pass, routed, ready);
+            ready.clear();
+        }
         if (!done) return done;
+        if (!pass.progress || !pass.sweep) continue;
+        pass.progress(layer + static_cast<double>(i + 1) / static_cast<double>(streamed));
     }
     return routed.x.codes ? finish_beside(pass) : Result<void>{};
 }
@@ -368,13 +354,17 @@ Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
         order_demand(rt, layer, routed, beside, missing);
     }
     if (auto r = rt.cache->demand(layer, missing, kind); !r) return r;
-    prefetch(pass, layer, routed);
+    read_ahead(pass, layer, routed.distinct.size());
+    if (auto r = prefetch(pass, layer, routed.ids); !r) return r;
+    if (rt.options.overlap == Overlap::none) {
+        if (auto r = rt.cache->wait_for_reads(); !r) return r;
+    }
     write_lists(pass, routed);
     run_shared(pass, layer);
     if (rt.device_experts) {
         if (auto r = run_resident(pass, layer, routed, missing); !r) return r;
     }
-    return run_streamed(pass, routed, missing.size());
+    return run_streamed(pass, layer, routed, missing.size());
 }
 
 }  // namespace
@@ -388,6 +378,7 @@ Result<void> experts(Pass& pass, int32_t layer) {
     if (auto r = probe(pass, layer, "route_ids", pass.ws.routes, count); !r) return r;
     if (auto r = probe(pass, layer, "route_w", route_weights(pass), count); !r) return r;
     group(pass, routed);
+    judge_guesses(pass, layer, routed.distinct);
     auto done = run_experts(pass, layer, routed);
     if (!done) {
         // Work in flight may still read the slots.

@@ -13,6 +13,8 @@ CacheStats operator-(CacheStats a, const CacheStats& b) {
     a.evictions -= b.evictions;
     a.sweep_asked -= b.sweep_asked;
     a.sweep_hits -= b.sweep_hits;
+    a.ahead_started -= b.ahead_started;
+    a.ahead_dropped -= b.ahead_dropped;
     a.prefetch_started -= b.prefetch_started;
     a.prefetch_used -= b.prefetch_used;
     a.prefetch_wasted -= b.prefetch_wasted;

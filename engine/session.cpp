@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "engine/engine_impl.h"
 #include "engine/forward.h"
@@ -93,6 +94,14 @@ Result<void> record_routes(Pass& pass) {
     return {};
 }
 
+PrefetchGovernor::Token token_times(const RunStats& token, double seconds) {
+    const CacheStats& cache = token.cache;
+    return {.seconds = seconds,
+            .wait_s = cache.wait_s,
+            .busy_s = token.ring.busy_s,
+            .misses = cache.misses + cache.prefetch_used - cache.late_prefetches};
+}
+
 using Each = std::function<void(int32_t, std::span<const float>)>;
 
 struct Feed {
@@ -115,13 +124,14 @@ struct Feed {
     Result<void> pass(size_t done, size_t n) {
         Runtime& rt = s.rt();
         const auto start = Clock::now();
-        const double waited = rt.cache->stats().wait_s;
+        const RunStats before = totals(rt);
         const bool last = done + n == ids.size();
         const int32_t layers = rt.config.layers;
         Pass pass{.rt = rt, .ws = *rt.workspace, .state = s.state(), .ids = ids.subspan(done, n)};
         pass.position = s.state().position();
         pass.n = static_cast<int32_t>(n);
-        pass.sweep = ids.size() > 1;
+        pass.sweep = ids.size() > 1 || rt.options.overlap != Overlap::full;
+        pass.next_n = last ? 0 : static_cast<int32_t>(pass_length(s, ids.size() - done - n));
         pass.each = static_cast<bool>(each);
         pass.best = last ? best : nullptr;
         pass.probe = s.probe;
@@ -129,9 +139,12 @@ struct Feed {
         pass.routes.chosen.resize(layers);
         pass.routes.guesses.resize(layers);
         if (s.progress) {
-            pass.progress = [&](int32_t layer) {
-                const auto all = static_cast<int32_t>(ids.size()) * layers;
-                s.progress(static_cast<int32_t>(done) * layers + pass.n * layer, all);
+            pass.progress = [&](double layer) {
+                const auto passes = [&](size_t tokens) {
+                    return std::ceil(static_cast<double>(tokens) / rt.options.chunk);
+                };
+                const double all = passes(done) + passes(ids.size() - done);
+                s.progress((passes(done) + layer / layers) / all);
             };
         }
         pass.logits = [&](int32_t position, std::span<const float> logits) {
@@ -146,7 +159,7 @@ struct Feed {
         if (rt.device_experts) rt.device_experts->token_passed();
         if (!pass.sweep && rt.predictor) rt.predictor->token_passed();
         if (!pass.sweep && rt.governor) {
-            rt.governor->token_passed(rt.cache->stats().wait_s - waited, seconds_since(start));
+            rt.governor->token_passed(token_times(totals(rt) - before, seconds_since(start)));
         }
         return record_routes(pass);
     }
@@ -224,7 +237,7 @@ void Session::set_cancel(const std::atomic<bool>* cancel) {
 void Session::set_probe(Probe* probe) {
     impl_->probe = probe;
 }
-void Session::set_progress(std::function<void(int32_t done, int32_t all)> progress) {
+void Session::set_progress(std::function<void(double done)> progress) {
     impl_->progress = std::move(progress);
 }
 const RunStats& Session::stats() const {

@@ -82,6 +82,10 @@ class Backend {
         (void)mark;
         return true;
     }
+    virtual bool compute_done(uint64_t mark) {
+        (void)mark;
+        return true;
+    }
     virtual Result<void> wait_uploads(uint64_t mark) {
         (void)mark;
         return {};

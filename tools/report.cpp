@@ -102,7 +102,8 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
                fixed(100 * limit.share, 1), " % reached\n");
     out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
                cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
-               share(cache.sweep_hits, cache.sweep_asked), " hits\n");
+               share(cache.sweep_hits, cache.sweep_asked), " hits, ", cache.ahead_started,
+               " read ahead, ", cache.ahead_dropped, " of them dropped\n");
     if (all.vram.asked + all.vram.sweep_asked > 0) {
         const CacheStats& vram = all.vram;
         out += cat("vram      ", vram.asked, " asked, ", share(vram.hits, vram.asked), " hits, ",
@@ -158,6 +159,8 @@ void write_cache(JsonWriter& json, const CacheStats& c) {
         .member("evictions", c.evictions)
         .member("sweep_asked", c.sweep_asked)
         .member("sweep_hits", c.sweep_hits)
+        .member("ahead_started", c.ahead_started)
+        .member("ahead_dropped", c.ahead_dropped)
         .member("prefetch_started", c.prefetch_started)
         .member("prefetch_used", c.prefetch_used)
         .member("prefetch_wasted", c.prefetch_wasted)

@@ -1,10 +1,17 @@
 #include "tools/show.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "io/text.h"
 
 namespace sluice {
+
+namespace {
+
+constexpr double eta_after_s = 2;
+
+}  // namespace
 
 void ThoughtStream::show(std::string_view text) {
     if (!shown_ || text.empty()) return;
@@ -22,11 +29,22 @@ void ThoughtStream::end() {
     std::fflush(stderr);
 }
 
+std::string progress_text(double done, double seconds) {
+    const auto percent = static_cast<int>(100 * done);
+    if (seconds < eta_after_s || done <= 0) return cat("prompt ", percent, " %");
+    const auto left = static_cast<int64_t>(std::ceil(seconds * (1 - done) / done));
+    const std::string minutes = left >= 60 ? cat(left / 60, " min ") : std::string();
+    return cat("prompt ", percent, " %, ", minutes, left % 60, " s left");
+}
+
 PromptProgress::PromptProgress(Session& session, bool enabled)
     : session_(session), status_(enabled) {
     if (!enabled) return;
-    session_.set_progress([this](int32_t done, int32_t all) {
-        if (all > 0) status_.show(cat("prompt ", int64_t{100} * done / all, " %"));
+    session_.set_progress([this](double done) {
+        const std::chrono::duration<double> since = Clock::now() - start_;
+        std::string text = progress_text(done, since.count());
+        if (text != shown_) status_.show(text);
+        shown_ = std::move(text);
     });
 }
 

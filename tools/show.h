@@ -1,6 +1,8 @@
 // What one-shot and chat show besides the answer: thoughts, and how far the prompt is. On stderr.
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <string_view>
 
 #include "engine/engine.h"
@@ -21,6 +23,9 @@ class ThoughtStream {
     bool open_ = false;
 };
 
+// "prompt 34 %", from two seconds on with the time left at the pace so far. `done`: the share.
+std::string progress_text(double done, double seconds);
+
 // A status line while a prompt is swept, from the first call of the session until finish().
 class PromptProgress {
  public:
@@ -29,8 +34,12 @@ class PromptProgress {
     void finish();  // also: once more
 
  private:
+    using Clock = std::chrono::steady_clock;
+
     Session& session_;
     StatusLine status_;
+    Clock::time_point start_ = Clock::now();
+    std::string shown_;
 };
 
 }  // namespace sluice

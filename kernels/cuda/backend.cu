@@ -47,8 +47,9 @@ class Marks {
     // A mark so old that its event was reused is before the one that holds the event now: waiting
     // for that is enough.
     cudaEvent_t event(uint64_t mark) const { return events_[mark % events_.size()]; }
+    // A failure counts as done: the next download tells it.
     bool done(uint64_t mark) const {
-        return mark == 0 || cudaEventQuery(event(mark)) == cudaSuccess;
+        return mark == 0 || cudaEventQuery(event(mark)) != cudaErrorNotReady;
     }
 
  private:
@@ -95,6 +96,7 @@ class CudaBackend final : public Backend {
         if (mark) note(cudaStreamWaitEvent(uploads_, compute_marks_.event(mark)), "wait");
     }
     bool uploads_done(uint64_t mark) override { return upload_marks_.done(mark); }
+    bool compute_done(uint64_t mark) override { return compute_marks_.done(mark); }
     Result<void> wait_uploads(uint64_t mark) override {
         ++counters_.waits;
         return mark ? check(cudaEventSynchronize(upload_marks_.event(mark)), "uploads")

@@ -56,7 +56,7 @@ TEST_CASE("stopping a prompt leaves the session where it was") {
         std::atomic<bool> stop = false;
         int32_t calls = 0;
         session->set_cancel(&stop);
-        session->set_progress([&](int32_t, int32_t) { stop = ++calls == 37; });
+        session->set_progress([&](double) { stop = ++calls == 37; });
         const auto stopped = session->feed(all.subspan(start, 90));
         REQUIRE(!stopped);
         CHECK(stopped.error().code == Code::interrupted);

@@ -1,0 +1,177 @@
+// Sweeps that read before the router chose: the same experts in the same cache slots, sooner.
+#include <doctest/doctest.h>
+
+#include "tests/cache/rig.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+std::vector<int32_t> first(int32_t count) {
+    std::vector<int32_t> all(static_cast<size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+void pump_dry(Rig& rig) {
+    for (int i = 0; i < 200; ++i) REQUIRE(rig.cache->pump());
+}
+
+std::vector<bool> residents(const Rig& rig) {
+    std::vector<bool> all;
+    for (int32_t i = 0; i < layers * experts; ++i) {
+        all.push_back(rig.cache->resident({i / experts, i % experts}));
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("what is read ahead is there when asked, and read once") {
+    for (uint32_t slots : {0u, 100u}) {
+        CAPTURE(slots);
+        Rig rig(1, {}, {.cache_slots = slots, .ring_slots = 8, .poison = true});
+        rig.cache->read_ahead(0, first(experts));
+        pump_dry(rig);
+        // The ring, and the cache slots that hold nothing yet.
+        const uint64_t room = std::min<uint64_t>(experts, 8 + slots);
+        const CacheStats& stats = rig.cache->stats();
+        CHECK(stats.ahead_started == room);
+        for (int32_t layer = 0; layer < 3; ++layer) {
+            rig.run(layer, first(experts), DemandKind::sweep);
+            rig.cache->read_ahead(layer + 1, first(experts));
+            pump_dry(rig);
+        }
+        CHECK(stats.sweep_hits == 0);  // as without
+        CHECK(stats.ahead_dropped == 0);
+        const uint64_t bytes = rig.model.map->expert_bytes({0, 0});
+        const uint64_t ahead = std::min<uint64_t>(experts, slots > 3u * experts ? 0 : 8);
+        CHECK(stats.bytes_demand == (3u * experts + ahead) * bytes);
+    }
+}
+
+TEST_CASE("what the router does not choose is dropped, and counted") {
+    Rig rig(2, {}, {.cache_slots = 0, .ring_slots = 8, .poison = true});
+    rig.cache->read_ahead(2, first(8));
+    pump_dry(rig);
+    rig.run(2, {1, 3, 5, 20, 21, 22, 23, 24, 25, 26}, DemandKind::sweep);
+    const CacheStats& stats = rig.cache->stats();
+    CHECK(stats.ahead_started == 8);
+    CHECK(stats.ahead_dropped == 5);
+    for (int32_t expert = 0; expert < experts; ++expert) {
+        CHECK_FALSE(rig.cache->resident({2, expert}));
+    }
+    // Another layer than foretold, a decode step, a prompt given up: all dropped, nothing lost.
+    rig.cache->read_ahead(3, first(8));
+    pump_dry(rig);
+    rig.run(4, {1, 2}, DemandKind::decode);
+    CHECK(stats.ahead_dropped == 13);
+    rig.cache->read_ahead(5, first(8));
+    rig.cache->abandon();
+    pump_dry(rig);
+    rig.run(6, first(experts), DemandKind::sweep, 8);
+    CHECK(stats.ahead_dropped == stats.ahead_started - 3);
+}
+
+TEST_CASE("the drive goes from one layer to the next without a pause") {
+    auto engine = std::make_unique<SimEngine>(1);
+    const SimEngine& drive = *engine;
+    Rig rig(std::move(engine), {.cache_slots = 0, .ring_slots = 12});
+    for (int32_t layer = 0; layer < 4; ++layer) {
+        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
+        rig.cache->read_ahead(layer + 1, first(experts));
+        for (int32_t i = 0; i < experts; ++i) {
+            auto handle = rig.cache->next();
+            REQUIRE(handle);
+            CHECK(rig.exact(*handle));
+            rig.cache->release(*handle);
+            // While one is computed, and when the layer is over, others are being read.
+            CHECK(rig.ring.in_flight() > 0);
+        }
+    }
+    // And in file order across the layers.
+    uint64_t last = 0;
+    int fd = -1;
+    size_t backwards = 0;
+    for (const auto& read : drive.submitted()) {
+        if (read.fd == fd && read.offset < last) ++backwards;
+        fd = read.fd;
+        last = read.offset;
+    }
+    CHECK(backwards < drive.submitted().size() / 2);
+}
+
+TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
+    const SimFaults rough = {
+        .short_read = 0.1, .again = 0.1, .eio = 0, .reorder = 0.5, .late = 0.5};
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        CAPTURE(seed);
+        std::vector<bool> left[2];
+        CacheStats stats[2];
+        for (int ahead : {0, 1}) {
+            Rig rig(seed + 1000 * ahead, rough,
+                    {.cache_slots = static_cast<uint32_t>(seed * 13 % 300),
+                     .ring_slots = static_cast<uint32_t>(2 + seed % 9),
+                     .seed = seed,
+                     .poison = true});
+            Routes routes(seed);
+            std::mt19937_64 random(seed);
+            for (int pass = 0; pass < 8; ++pass) {
+                const bool sweep = random() % 2 == 0;
+                for (int32_t layer = 0; layer < layers; ++layer) {
+                    const auto count = sweep ? static_cast<int32_t>(20 + random() % 40) : top_k;
+                    const auto wanted = routes.pick(layer, count);
+                    const bool now = random() % 4 != 0;
+                    const auto guess = routes.pick(layer, 50);
+                    if (ahead && now && sweep) rig.cache->read_ahead(layer, guess);
+                    for (uint64_t pumps = random() % 9; pumps > 0; --pumps) {
+                        REQUIRE(rig.cache->pump());
+                    }
+                    rig.run(layer, wanted, sweep ? DemandKind::sweep : DemandKind::decode,
+                            1 + seed % 2);
+                }
+                rig.cache->token_passed();
+            }
+            rig.run(0, {}, DemandKind::decode);
+            pump_dry(rig);
+            left[ahead] = residents(rig);
+            stats[ahead] = rig.cache->stats();
+        }
+        CHECK(left[0] == left[1]);
+        CHECK(stats[0].hits == stats[1].hits);
+        CHECK(stats[0].misses == stats[1].misses);
+        CHECK(stats[0].evictions == stats[1].evictions);
+        CHECK(stats[0].sweep_hits == stats[1].sweep_hits);
+        CHECK(stats[1].ahead_started > 0);
+    }
+}
+
+TEST_CASE("a failed read ahead is asked again, and told only if it is needed") {
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+        CAPTURE(seed);
+        SimFaults faults;
+        faults.eio = 0.05;
+        Rig rig(seed, faults, {.cache_slots = 0, .ring_slots = 6, .poison = true});
+        int failures = 0;
+        for (int step = 0; step < 40; ++step) {
+            const int32_t layer = step % layers;
+            rig.cache->read_ahead(layer, first(6));
+            pump_dry(rig);
+            const std::vector<int32_t> wanted = {0, 2, 4, 9};
+            REQUIRE(rig.cache->demand(layer, wanted, DemandKind::sweep));
+            for (size_t i = 0; i < wanted.size(); ++i) {
+                auto handle = rig.cache->next();
+                if (!handle) {
+                    CHECK(handle.error().code == Code::io);
+                    ++failures;
+                    break;
+                }
+                CHECK(rig.exact(*handle));
+                rig.cache->release(*handle);
+            }
+            rig.cache->abandon();
+        }
+        CHECK(failures < 40);
+    }
+}
