@@ -28,12 +28,10 @@ Result<void> check(cudaError_t error, std::string_view what) {
 class Marks {
  public:
     Result<void> create() {
+        Result<void> made;
         for (auto& event : events_)
-            if (auto made =
-                    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
-                !made)
-                return made;
-        return {};
+            if (made) made = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
+        return made;
     }
     ~Marks() {
         for (auto event : events_)
