@@ -119,7 +119,7 @@ TEST_CASE("stopping while the CPU computes leaves a session that goes on") {
     std::atomic<bool> stop = false;
     int32_t layers = 0;
     session->set_cancel(&stop);
-    session->set_progress([&](int32_t, int32_t) { stop = ++layers == 3; });
+    session->set_progress([&](double) { stop = ++layers == 3; });
     const auto stopped = session->feed({&trace.tokens[0], 1});
     REQUIRE(!stopped);
     CHECK(stopped.error().code == Code::interrupted);
