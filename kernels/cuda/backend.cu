@@ -28,10 +28,11 @@ Result<void> check(cudaError_t error, std::string_view what) {
 class Marks {
  public:
     Result<void> create() {
-        Result<void> made;
-        for (auto& event : events_)
-            if (made) made = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
-        return made;
+        for (auto& event : events_) {
+            auto made = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
+            if (!made) return made;
+        }
+        return {};
     }
     ~Marks() {
         for (auto event : events_)
@@ -56,8 +57,7 @@ class Marks {
 };
 
 constexpr size_t alignment = 256;
-constexpr uint64_t margin = 256ull
-                            << 20;  // left to the desktop and the driver when no budget is given
+constexpr uint64_t margin = 256ull << 20;  // left to desktop and driver when no budget is given
 
 class CudaBackend final : public Backend {
  public:
@@ -296,12 +296,10 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
         return fail(Code::no_memory, cat(name_, ": cannot allocate ", size_text(size_),
                                          "; free are ", size_text(free)));
     }
-    if (auto made = check(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), "stream");
-        !made)
-        return made;
-    if (auto made = check(cudaStreamCreateWithFlags(&uploads_, cudaStreamNonBlocking), "stream");
-        !made)
-        return made;
+    for (cudaStream_t* stream : {&compute_, &uploads_}) {
+        auto made = check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "stream");
+        if (!made) return made;
+    }
     if (auto made = compute_marks_.create(); !made) return made;
     if (auto made = upload_marks_.create(); !made) return made;
     auto tickets = take(cuda::tickets_max * sizeof(unsigned), "counters");
