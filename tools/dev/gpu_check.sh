@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Everything that only a machine with a GPU can show, in one call and one table: self-test, golden traces on the device over
-# cache sizes and chunk sizes, bits against the CPU's experts, restarts, the sanitizer, speed.
-#   gpu_check.sh BINARY [TESTS_KERNELS] [quick]
-# BINARY is a sluice with the CUDA backend, TESTS_KERNELS its tests_kernels. Exit 0 if all passed.
+# Everything that only a machine with a GPU can show, in one call and one table: kernel tests, self-test, golden traces on the
+# device over cache and chunk sizes, bits over restarts and budgets, the sanitizer, kernels' speed, and the released model's
+# shapes (decode with every expert in VRAM, prompts, the peak of an 8 GB card's budget).
+#   gpu_check.sh BUILD_FOLDER [STAGE...]
+# BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu and make_checkpoint of a CUDA build. Stages:
+# tests golden bits sanitizer bench shapes; all of them if none is named. `shapes` wants 45 GiB in /dev/shm and a card that
+# holds 43 GiB. Exit 0 if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-sluice=${1:-build-cuda/sluice}
-kernels=${2:-}
+build=$(realpath "${1:?a build folder}")
+shift
+stages=${*:-tests golden bits sanitizer bench shapes}
+sluice=$build/sluice
 models=tests/models
 golden=tests/golden
 failed=0
@@ -21,43 +26,83 @@ check() { # NAME COMMAND...: one row, the command's last line as its note
         failed=1
     fi
 }
+has() { [[ " $stages " == *" $1 "* ]]; }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 check "self-test" "$sluice" selftest --device cuda
-[ -n "$kernels" ] && check "kernel tests" "$kernels"
+if has tests; then
+    kernels=$build/tests/tests_kernels
+    [ -x "$kernels" ] || kernels=$build/tests_kernels
+    check "kernel tests" "$kernels"
+fi
 
-export SLUICE_VRAM=2GiB SLUICE_DEVICE=cuda
-for model in dsv41-tiny dsv41-rand-a; do
-    all=$([ $model = dsv41-tiny ] && echo 512 || echo 144)
-    one=$([ $model = dsv41-tiny ] && echo 48 || echo 18)
-    for slots in off $one $((all / 2)) $all; do
-        for chunk in 1 64 4096; do
-            check "golden $model, vram slots $slots, chunk $chunk" \
-                "$sluice" $models/$model --verify $golden --vram-slots $slots --chunk $chunk
+export SLUICE_DEVICE=cuda
+export SLUICE_VRAM=2GiB
+if has golden; then
+    for model in dsv41-tiny dsv41-rand-a; do
+        all=$([ $model = dsv41-tiny ] && echo 512 || echo 144)
+        one=$([ $model = dsv41-tiny ] && echo 48 || echo 18)
+        for slots in off $one $((all / 2)) $all; do
+            for chunk in 1 64 4096; do
+                check "golden $model, vram slots $slots, chunk $chunk" \
+                    "$sluice" $models/$model --verify $golden --vram-slots $slots --chunk $chunk
+            done
+        done
+        check "golden $model, reference index keys" \
+            "$sluice" $models/$model --verify $golden --index-keys reference
+        for io in uring threads; do
+            check "golden $model, ram cache off, --io $io" \
+                "$sluice" $models/$model --verify $golden --vram-slots off --cache-slots off --io $io --prefetch off
+        done
+        for share in 0% 50% 100%; do
+            check "golden $model, --cpu-experts $share" \
+                "$sluice" $models/$model --verify $golden --vram-slots off --cpu-experts $share
         done
     done
-    check "golden $model, reference index keys" \
-        "$sluice" $models/$model --verify $golden --index-keys reference
-    for io in uring threads; do
-        check "golden $model, ram cache off, --io $io" \
-            "$sluice" $models/$model --verify $golden --vram-slots off --cache-slots off --io $io --prefetch off
+fi
+
+# A trace recorded on the device, verified (every logit) over restarts, caches, chunks and splits.
+if has bits; then
+    prompt="What is the capital of Australia?"
+    trace=$(mktemp -d)/own.json
+    check "record on the device" "$sluice" record $models/dsv41-tiny -o "$trace" -p "$prompt" -n 40
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        check "bits: restart $i" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots $((48 * i)) --chunk $i
     done
-done
+    check "bits: cache off, prefetch 2" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots off --prefetch 2
+    check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%
+fi
 
-# Bits: a trace recorded on the device, verified (every logit) over restarts, caches and chunks.
-prompt="What is the capital of Australia?"
-trace=$(mktemp -d)/own.json
-check "record on the device" "$sluice" record $models/dsv41-tiny -o "$trace" -p "$prompt" -n 40
-for i in 1 2 3 4 5 6 7 8 9 10; do
-    check "bits: restart $i" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots $((48 * i)) --chunk $i
-done
-check "bits: cache off, prefetch 2" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots off --prefetch 2
-
-if [ "${3:-}" != quick ] && command -v compute-sanitizer >/dev/null; then
-    run=("$sluice" $models/dsv41-tiny -p "$prompt" --temp 0 -n 8 --skip-selftest --vram-slots 48 --chunk 4)
+if has sanitizer && command -v compute-sanitizer >/dev/null; then
+    run=("$sluice" $models/dsv41-tiny -p "What is the capital of Australia?" --temp 0 -n 8 --skip-selftest --vram-slots 48 --chunk 4)
     for tool in memcheck racecheck; do
         check "compute-sanitizer $tool, 8 tokens" compute-sanitizer --error-exitcode 9 --tool $tool "${run[@]}"
     done
+    check "compute-sanitizer memcheck, self-test" compute-sanitizer --error-exitcode 9 --tool memcheck "$sluice" selftest --device cuda
+fi
+
+has bench && "$build/bench_gpu" 4096
+
+if has shapes; then
+    shape=/dev/shm/sluice-gpu-check
+    "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --shape deepseek-v4.1-flash --experts 48 --engram-vocab 20000 >/dev/null
+    answer=("$sluice" $shape -p "Tell me." --temp 0 --ignore-eos --json --skip-selftest -c 8192)
+    figure() { python3 -c "import json,sys; a=json.load(sys.stdin); $1"; }
+    all=(--vram 60GiB --cache-slots off --prefetch off)
+    # Twice as many tokens: the difference is what resident ones take.
+    for n in 200 600; do "${answer[@]}" "${all[@]}" -n $n >/tmp/gpu-check-$n.json 2>/dev/null || failed=1; done
+    row "decode, every expert in VRAM" "$(python3 - <<'PY'
+import json
+a, b = (json.load(open(f"/tmp/gpu-check-{n}.json")) for n in (200, 600))
+ms = 1000 * (b["timings"]["decode_s"] - a["timings"]["decode_s"]) / 400
+counts = ", ".join(f"{(b['gpu'][k] - a['gpu'][k]) / 400:.1f} {k}" for k in ("launches", "downloads", "waits"))
+print(f"{ms:.2f} ms a token; {counts} a token")
+PY
+)"
+    row "--vram 7.3GiB -c 8192" "$("${answer[@]}" --vram 7.3GiB --cache-slots off -n 4 2>/dev/null | figure 'print("peak %.3f GiB" % (a["gpu"]["memory_peak"] / 2**30))' || echo WRONG)"
+    "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 60GiB --cache-slots off || failed=1
+    "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 7.3GiB || failed=1
+    rm -rf $shape
 fi
 [ $failed = 0 ] && echo "gpu_check: all passed" || echo "gpu_check: FAILED"
 exit $failed
