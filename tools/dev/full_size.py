@@ -7,7 +7,7 @@ All stages take ten minutes or a little more; two halves: cold,load,paced,prompt
 Needs about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache beside them), 30 GiB on a real disk, a card.
 Writes the checkpoints it needs with make_checkpoint, removes them at the end, prints each row as it is measured, and all of
 them as one table at the end. --small: shapes for a dry run on a CPU, in about a minute. Limits of decode rows are the
-drive's rate over the bytes the run had to read (misses, and guesses that were used): shares are of that. A paced drive
+drive's rate over the bytes the run had to read (misses, and guesses that were used before they were missed): shares are of that. A paced drive
 (--io paced:RATE) stands in for a given one; the real disk's rate is measured with plain reads by `sluice bench`.
 """
 import argparse
@@ -119,7 +119,7 @@ class Bench:
     def decode(self, name, answer, rate, wanted="", note=""):
         cache = answer["cache"]
         tokens = answer["usage"]["completion_tokens"] - 1
-        read = min(cache["asked"], cache["misses"] + cache["prefetch_used"]) * self.scale.expert / tokens
+        read = min(cache["asked"], cache["misses"] + cache["prefetch_used"] - cache["late_prefetches"]) * self.scale.expert / tokens
         limit = rate / read if read else float("inf")
         speed = answer["timings"]["decode_tok_s"]
         own = answer["limit"]
@@ -189,10 +189,11 @@ class Bench:
     def stage_ladder(self):
         report = self.call("ladder", "bench", self.model("wide"), "--only", "ladder", "--json", "-n", str(self.scale.tokens),
                            "--cache-slots", "off", *self.no_vram(), "--io", self.pace(self.scale.rate), *self.device)
-        limit = self.scale.rate / (6 * self.scale.layers["wide"] * self.scale.expert)
         for step in report["ladder"]:
-            self.row("ladder: " + step["name"], f"{step['decode_tok_s']:.3f} tok/s", f"{limit:.3f} tok/s",
-                     step["decode_tok_s"] / limit)
+            limit = self.scale.rate / step["needed_bytes_token"]
+            note = f"guesses {step['guesses_used']} used, {step['guesses_wasted']} wasted" if step["guesses_used"] else ""
+            self.row("ladder: " + step["step"], f"{step['tok_s']:.3f} tok/s", f"{limit:.3f} tok/s", step["tok_s"] / limit,
+                     note=note)
 
     def prompt_text(self, count):
         """`count` words that are one token each."""
