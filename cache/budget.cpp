@@ -139,6 +139,13 @@ uint64_t default_ram_budget(const std::filesystem::path& root) {
     return available - std::min(headroom, available / 2);
 }
 
+Result<void> check_ram(uint64_t budget, uint64_t available) {
+    if (budget <= available) return {};
+    return fail(Code::no_memory,
+                cat("--ram ", size_text(budget), " is more than the ", size_text(available),
+                    " that are free: the machine would swap; give it less, or leave it out"));
+}
+
 Result<uint32_t> plan_cache_slots(const SlotRequest& request) {
     const auto experts =
         static_cast<uint64_t>(request.layers) * static_cast<uint64_t>(request.experts);

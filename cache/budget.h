@@ -46,6 +46,9 @@ uint64_t available_ram(const std::filesystem::path& root = "/");
 // more than half.
 uint64_t default_ram_budget(const std::filesystem::path& root = "/");
 
+// Refuses a budget that is more than this process can take: the machine would swap.
+Result<void> check_ram(uint64_t budget, uint64_t available);
+
 // How many expert slots `left` bytes give. Nothing left (0: the cache is off) is 0 slots; otherwise
 // fewer than one token's working set (layers * top_k) is refused with the number needed (the cliff:
 // below it a token evicts its own experts), and more than all experts is cut.

@@ -314,8 +314,9 @@ Result<void> finish_beside(Pass& pass) {
 // `streamed`: how many experts the RAM tier was asked for.
 Result<void> run_streamed(Pass& pass, int32_t layer, const Routed& routed, size_t streamed) {
     Runtime& rt = pass.rt;
-    // A prompt's experts have many rows each: each is computed while the next one is uploaded.
-    const size_t batch = rt.device_experts && !pass.sweep ? rt.device_experts->ring_slots() : 1;
+    // In a sweep half of the device's ring is computed while the other half is uploaded.
+    const size_t ring = rt.device_experts ? rt.device_experts->ring_slots() : 1;
+    const size_t batch = pass.sweep ? std::max<size_t>(1, ring / 2) : ring;
     std::vector<ExpertHandle> ready;
     for (size_t i = 0; i < streamed; i++) {
         if (auto go = pass.go_on(); !go) return go;

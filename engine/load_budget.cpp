@@ -176,6 +176,7 @@ Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
     if (auto r = resolve_context(rt); !r) return tl::unexpected(r.error());
     const bool asked = o.ram != 0;
     if (!asked) o.ram = default_ram_budget();
+    if (auto r = check_ram(o.ram, available_ram()); !r) return tl::unexpected(r.error());
     Budget ram("ram", o.ram), vram("vram", rt.backend->memory_limit());
     const bool host = rt.backend->host_memory();
     Budget& device = host ? ram : vram;

@@ -53,6 +53,7 @@ class ForwardingBackend : public Backend {
     void compute_after_uploads(uint64_t mark) override { inner_->compute_after_uploads(mark); }
     void uploads_after_compute(uint64_t mark) override { inner_->uploads_after_compute(mark); }
     bool uploads_done(uint64_t mark) override { return inner_->uploads_done(mark); }
+    bool compute_done(uint64_t mark) override { return inner_->compute_done(mark); }
     Result<void> wait_uploads(uint64_t mark) override { return inner_->wait_uploads(mark); }
     Counters counters() const override { return inner_->counters(); }
     void clear_counters() override { inner_->clear_counters(); }

@@ -6,6 +6,7 @@
 #include "io/text.h"
 #include "tools/bench_drive.h"
 #include "tools/bench_kernels.h"
+#include "tools/bench_ladder.h"
 #include "tools/bench_model.h"
 #include "tools/bench_prompts.h"
 #include "tools/bench_split.h"
@@ -26,6 +27,7 @@ struct Results {
     std::optional<DriveReport> drive;
     std::vector<SplitRow> split;
     std::vector<PromptRow> prompts;
+    std::vector<LadderRow> ladder;
 };
 
 bool wanted(const Options& options, std::string_view part) {
@@ -87,6 +89,7 @@ std::string results_text(const Results& results) {
     if (results.drive) out += drive_text(*results.drive);
     if (!results.split.empty()) out += split_text(results.split);
     if (!results.prompts.empty()) out += prompts_text(results.prompts);
+    if (!results.ladder.empty()) out += ladder_text(results.ladder);
     if (double share = uncached_share(results); share > 0) {
         out +=
             line("decode with the cache off reaches %.1f %% of what the best plain reads allow\n",
@@ -157,6 +160,7 @@ std::string results_json(const Results& results) {
     if (results.drive) json.key("drive"), write_drive(json, *results.drive);
     if (!results.split.empty()) json.key("split"), write_split(json, results.split);
     if (!results.prompts.empty()) json.key("prompts"), write_prompts(json, results.prompts);
+    if (!results.ladder.empty()) json.key("ladder"), write_ladder(json, results.ladder);
     json.member("cache_off_share", uncached_share(results)).end_object();
     return json.text() + "\n";
 }
@@ -201,6 +205,11 @@ Result<Results> measure(const Options& options) {
         auto prompts = bench_prompts(options.engine);
         if (!prompts) return tl::unexpected(prompts.error());
         results.prompts = std::move(*prompts);
+    }
+    if (!options.only.empty() && wanted(options, "ladder")) {
+        auto ladder = bench_ladder(options.engine, bench);
+        if (!ladder) return tl::unexpected(ladder.error());
+        results.ladder = std::move(*ladder);
     }
     return results;
 }

@@ -396,7 +396,8 @@ Outcome set_log_level(Options& o, const Setting& s) {
 }
 
 Outcome set_only(Options& o, const Setting& s) {
-    auto names = split_names(s, {"decode", "prefill", "gemv", "drive", "split", "prompts"});
+    auto names =
+        split_names(s, {"decode", "prefill", "gemv", "drive", "split", "prompts", "ladder"});
     if (!names) return tl::unexpected(names.error());
     o.only = *names;
     return {};

@@ -147,7 +147,7 @@ constexpr OptionSpec table[] = {
     {"--hashes", "FILE", Takes::one, inspect, false, g_command,
      "With --check: write the hashes, or compare with those in FILE", set_name<&Options::hashes>},
     {"--only", "PARTS", Takes::one, bench, false, g_command,
-     "Of decode,prefill,gemv,drive,split,prompts", set_only},
+     "Of decode,prefill,gemv,drive,split,prompts,ladder", set_only},
 };
 
 }  // namespace

@@ -124,6 +124,15 @@ TEST_CASE("a small machine keeps half, a large one a tenth") {
     CHECK(default_ram_budget(Machine(100 * 1024 * 1024, "").root.path()) == 90 * gib);
 }
 
+TEST_CASE("a budget that would make the machine swap is refused with both numbers") {
+    CHECK(check_ram(4 * gib, 4 * gib));
+    const auto refused = check_ram(64 * gib, 30 * gib);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Code::no_memory);
+    CHECK(refused.error().message.find("--ram 64 GiB") != std::string::npos);
+    CHECK(refused.error().message.find("30 GiB") != std::string::npos);
+}
+
 TEST_CASE("cache slots: off, the cliff, what fits, all") {
     const SlotRequest model = {18800640, 40, 384, 6, 0};
     const auto slots = [&](uint64_t left) {

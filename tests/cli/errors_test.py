@@ -114,6 +114,7 @@ with open(work + "/routes", "wb") as file:
 one_line("routes that are none", 3, ".", "simulate", work + "/routes")
 
 # ---- machine: exit 4 -----------------------------------------------------------------------------
+one_line("a budget that would swap", 4, "swap", TINY, "-p", "x", "--ram", "900TiB")
 one_line("a budget too small", 4, ".", TINY, "-p", "x", "--ram", "1MiB")
 version = run("--version").stdout
 if b"cuda     not built in" in version:
