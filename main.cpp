@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/log.h"
+#include "io/trace_spans.h"
 #include "tools/about.h"
 #include "tools/bench.h"
 #include "tools/chat.h"
@@ -13,6 +14,7 @@
 #include "tools/once.h"
 #include "tools/options.h"
 #include "tools/output.h"
+#include "tools/plan.h"
 #include "tools/record.h"
 #include "tools/selftest.h"
 #include "tools/signals.h"
@@ -47,10 +49,22 @@ int run_command(const Options& options, const Terminal& terminal) {
             return run_simulate(options);
         case Command::bench:
             return run_bench(options, terminal);
+        case Command::plan:
+            return run_plan(options);
         case Command::selftest:
             return run_selftest(options);
     }
     return exit_usage;
+}
+
+// The trace is written whatever became of the run; the run's own failure is the exit code then.
+int run_traced(const Options& options, const Terminal& terminal) {
+    if (options.trace_file.empty()) return run_command(options, terminal);
+    if (auto begun = spans::start(options.trace_file); !begun) return report_error(begun.error());
+    const int code = run_command(options, terminal);
+    auto written = spans::finish();
+    const int write_code = written ? int{exit_ok} : report_error(written.error());
+    return code == exit_ok ? write_code : code;
 }
 
 }  // namespace
@@ -77,5 +91,5 @@ int main(int argc, char** argv) {
                        : options.verbose ? log::Level::info
                                          : log::Level::warn;
     log::set_level(options.log_level.value_or(level));
-    return run_command(options, inspect_terminal(options.color, stdin_open));
+    return run_traced(options, inspect_terminal(options.color, stdin_open));
 }

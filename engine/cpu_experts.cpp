@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "io/trace_spans.h"
+
 namespace sluice {
 
 namespace {
@@ -148,7 +150,10 @@ void CpuExperts::work() {
             queued_at = queued_at_;
         }
         if (batch.empty()) continue;
+        const int64_t begin = spans::now();
         backend_->run(RoutedExpertBatch{batch.data(), static_cast<int32_t>(batch.size())});
+        spans::add(
+            {"experts", begin, spans::now(), 0, 0, -1, -1, spans::Track::cpu_experts, false});
         const double end = now();
         {
             const std::lock_guard lock(mutex_);

@@ -2,12 +2,14 @@
 
 #include "engine/engine_impl.h"
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
 Result<std::unique_ptr<Engine>> Engine::load(
     const EngineOptions& options, const std::function<void(uint64_t, uint64_t)>& progress,
     const std::atomic<bool>* cancel) {
+    const spans::Leaf leaf("load");
     std::unique_ptr<Engine> engine(new Engine());
     engine->impl_ = std::make_unique<Impl>();
     auto loaded = load_model(options, {progress, cancel}, engine->impl_->loaded);

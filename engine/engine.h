@@ -79,7 +79,8 @@ struct RunStats {
     CacheStats vram;  // the expert tier in VRAM; its misses are the RAM tier's asked
     CpuExpertStats cpu;
     Backend::Counters device;  // launches, waits, downloads, uploads, peak
-    double compute_s = 0;      // of those, in kernels
+    double compute_s = 0;      // of those, not spent waiting for the drive
+    double host_s = 0;         // beside a device with memory of its own: the CPU's kernels
 };
 
 // What happened between two readings of a session's stats.

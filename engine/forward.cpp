@@ -1,10 +1,12 @@
 #include "engine/forward.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "engine/rope.h"
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -101,6 +103,8 @@ void leave(Pass& pass) {
 }
 
 Result<void> run_layer(Pass& pass, int32_t layer) {
+    const spans::Group group("layer", layer);
+    const spans::Leaf leaf("attention", layer);
     const ModelConfig& c = pass.rt.config;
     const LayerWeights& w = pass.rt.weights.layers[layer];
     Workspace& ws = pass.ws;
@@ -154,7 +158,10 @@ Result<void> head_rows(Pass& pass, int32_t row, int32_t count, float* logits) {
     std::vector<bf16> rows(dim * count);
     auto done = rt.backend->download(rows.data(), x, rows.size() * sizeof(bf16));
     if (!done) return done;
+    const auto start = std::chrono::steady_clock::now();
     rt.head_backend->run(LinearBf16{nullptr, logits, rt.weights.head, rows.data(), count});
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    rt.host_s += took.count();
     return {};
 }
 
@@ -173,6 +180,7 @@ Result<void> best_row(Pass& pass) {
 }
 
 Result<void> run_head(Pass& pass) {
+    const spans::Leaf leaf("head");
     const ModelConfig& c = pass.rt.config;
     Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
@@ -232,6 +240,7 @@ Result<void> forward(Pass& pass) {
     if (auto r = request_engram_rows(pass); !r) return r;
     read_ahead_first(pass);
     Result<void> result;
+    const spans::Leaf leaf("embedding");
     pass.ws.fit(pass.rt.config, pass.n);
     upload_ropes(pass);
     result = embed(pass);

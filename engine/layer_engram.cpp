@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/forward.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -62,6 +63,7 @@ void abandon_engram_rows(Pass& pass) {
 }
 
 Result<void> engram(Pass& pass, int32_t layer) {
+    const spans::Leaf leaf("engram", layer);
     const ModelConfig& c = pass.rt.config;
     const EngramWeights& w = *pass.rt.weights.layers[layer].engram;
     Workspace& ws = pass.ws;

@@ -8,6 +8,7 @@
 
 #include "engine/forward.h"
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -47,11 +48,14 @@ Route route_op(const Pass& pass, int32_t layer, int32_t* ids, float* weights) {
 // held.
 Result<void> release_uploaded(Runtime& rt, size_t room) {
     while (!rt.uploading.empty()) {
-        const auto& [handle, mark] = rt.uploading.front();
+        const auto& [handle, mark, begin] = rt.uploading.front();
         if (!rt.backend->uploads_done(mark)) {
             if (rt.uploading.size() < room) return {};
+            const spans::Leaf leaf("wait for link");
             if (auto done = rt.backend->wait_uploads(mark); !done) return done;
         }
+        spans::add({"upload", begin, spans::now(), rt.experts->expert_bytes(handle.key), 0,
+                    handle.key.layer, handle.key.expert, spans::Track::uploads, false});
         rt.cache->release(handle);
         rt.uploading.pop_front();
     }
@@ -63,6 +67,7 @@ Result<void> release_uploaded(Runtime& rt, size_t room) {
 Result<void> keep_reading(Pass& pass) {
     Runtime& rt = pass.rt;
     if (!pass.sweep || rt.backend->host_memory()) return {};
+    const spans::Leaf leaf("wait for device");
     const uint64_t mark = rt.backend->mark_compute();
     while (!rt.backend->compute_done(mark)) {
         if (auto done = release_uploaded(rt, SIZE_MAX); !done) return done;
@@ -73,6 +78,7 @@ Result<void> keep_reading(Pass& pass) {
 }
 
 Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
+    const spans::Leaf leaf("route", layer);
     Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
     const ModelConfig& c = pass.rt.config;
@@ -148,6 +154,7 @@ void write_lists(Pass& pass, const Routed& routed) {
 }
 
 void run_shared(Pass& pass, int32_t layer) {
+    const spans::Leaf leaf("shared expert", layer);
     const ModelConfig& c = pass.rt.config;
     const LayerWeights& w = pass.rt.weights.layers[layer];
     Workspace& ws = pass.ws;
@@ -191,6 +198,7 @@ Result<void> run_expert(Pass& pass, const Routed& routed, const ExpertHandle& ha
     Runtime& rt = pass.rt;
     Result<const std::byte*> slot = rt.cache->bytes(handle);
     if (!slot) return tl::unexpected(slot.error());
+    const spans::Leaf leaf("expert", handle.key.layer, handle.key.expert);
     rt.backend->run(expert_op(pass, routed, handle.key.expert, view(rt, handle.key, *slot)));
     rt.cache->release(handle);
     return {};
@@ -217,6 +225,8 @@ Result<void> run_resident(Pass& pass, int32_t layer, const Routed& routed,
 // Experts that are there go in one batch.
 Result<void> upload_and_run(Pass& pass, const Routed& routed, std::span<const ExpertHandle> ready) {
     Runtime& rt = pass.rt;
+    const spans::Leaf leaf("upload and run", ready.front().key.layer);
+    const int64_t begin = spans::now();
     for (const ExpertHandle& handle : ready) {
         Result<const std::byte*> slot = rt.cache->bytes(handle);
         if (!slot) return tl::unexpected(slot.error());
@@ -226,7 +236,7 @@ Result<void> upload_and_run(Pass& pass, const Routed& routed, std::span<const Ex
     const uint64_t mark = rt.device_experts->flush();
     std::vector<RoutedExpert> items;
     for (const ExpertHandle& handle : ready) {
-        rt.uploading.push_back({handle, mark});
+        rt.uploading.push_back({handle, mark, begin});
         auto weights = rt.device_experts->weights(handle.key);
         if (!weights) return tl::unexpected(weights.error());
         items.push_back(expert_op(pass, routed, handle.key.expert, *weights));
@@ -372,6 +382,7 @@ Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
 
 // Leaves the output as partials and shared expert, for the step that follows to combine.
 Result<void> experts(Pass& pass, int32_t layer) {
+    const spans::Leaf leaf("experts", layer);
     Runtime& rt = pass.rt;
     Routed routed;
     if (auto r = choose(pass, layer, routed); !r) return r;

@@ -62,23 +62,30 @@ Result<std::unique_ptr<Backend>> open_cpu(const EngineOptions& options) {
     return make_cpu_backend({.isa = options.isa, .threads = options.threads});
 }
 
+}  // namespace
+
+Result<int> card_number(const std::string& device) {
+    if (device == "auto" || device == "cpu" || device == "cuda") return 0;
+    int index = -1;
+    if (device.starts_with("cuda:")) {
+        const char* end = device.data() + device.size();
+        const auto parsed = std::from_chars(device.data() + 5, end, index);
+        if (parsed.ec == std::errc() && parsed.ptr == end && index >= 0) return index;
+    }
+    return fail(Code::usage,
+                cat("--device ", printable(device), ": expected auto, cpu, cuda or cuda:N"));
+}
+
+namespace {
+
 // "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
 // run on the CPU that nobody asked for.
 Result<void> open_backend(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     EngineOptions& o = rt.options;
-    int index = 0;
-    if (o.device.starts_with("cuda:")) {
-        const char* end = o.device.data() + o.device.size();
-        const auto parsed = std::from_chars(o.device.data() + 5, end, index);
-        if (parsed.ec != std::errc() || parsed.ptr != end || index < 0) {
-            return fail(Code::usage, cat("--device ", printable(o.device),
-                                         ": expected auto, cpu, cuda or cuda:N"));
-        }
-    } else if (o.device != "auto" && o.device != "cpu" && o.device != "cuda") {
-        return fail(Code::usage,
-                    cat("--device ", printable(o.device), ": expected auto, cpu, cuda or cuda:N"));
-    }
+    const auto card = card_number(o.device);
+    if (!card) return tl::unexpected(card.error());
+    const int index = *card;
     if (o.device == "auto") {
         auto devices = cuda_devices();
         if (!devices) return within("--device auto (--device cpu runs without)", devices.error());
@@ -262,7 +269,7 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
 
 }  // namespace
 
-Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded) {
+Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     rt.options = options;
     auto checkpoint =
@@ -270,7 +277,7 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
     if (!checkpoint) return tl::unexpected(checkpoint.error());
     rt.checkpoint = std::move(*checkpoint);
     loaded.notes = rt.checkpoint.notes();
-    if (auto r = read_config(loaded); !r) return r;
+    if (auto r = read_config(loaded); !r) return tl::unexpected(r.error());
 
     auto model = find_model(rt.config.model_type);
     if (!model) return tl::unexpected(model.error());
@@ -279,6 +286,13 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
     auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
     if (!account) return tl::unexpected(account.error());
     loaded.notes.insert(loaded.notes.end(), account->notes.begin(), account->notes.end());
+    return Described{std::move(specs), std::move(account->classes)};
+}
+
+Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    auto described = describe_model(options, loaded);
+    if (!described) return tl::unexpected(described.error());
     if (auto r = read_tokenizer(loaded); !r) return r;
 
     rt.plain_frequencies = rope_frequencies(rt.config.rope_base, rt.config.rope_dim);
@@ -286,9 +300,20 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
         yarn_frequencies(rt.config.compressed_rope_base, rt.config.rope_dim, rt.config.yarn);
     if (auto r = open_device(loaded); !r) return r;
     if (auto r = open_ring(loaded); !r) return r;
-    auto plan = plan_memory(loaded, specs);
+    if (const uint64_t ram = rt.options.ram; ram != 0) {
+        if (auto r = check_ram(ram, available_ram()); !r) return r;
+    }
+    auto plan = plan_memory({.config = rt.config,
+                             .options = rt.options,
+                             .specs = described->specs,
+                             .tables = rt.weights.tables,
+                             .slot_bytes = rt.experts->slot_bytes(),
+                             .device_slot_bytes = DeviceExperts::slot_bytes(*rt.experts),
+                             .device = device_memory(*rt.backend)});
     if (!plan) return tl::unexpected(plan.error());
-    return fill(loaded, specs, *plan, control);
+    loaded.placement = plan->placement;
+    loaded.notes.insert(loaded.notes.end(), plan->notes.begin(), plan->notes.end());
+    return fill(loaded, described->specs, *plan, control);
 }
 
 }  // namespace sluice

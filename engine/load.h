@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/memory_plan.h"
 #include "engine/model.h"
 #include "engine/runtime.h"
 #include "engine/tokenizer.h"
@@ -20,22 +21,19 @@ struct Loaded {
     std::string io_name;
 };
 
+// The first part of load_model(): finds the checkpoint, reads its config and holds every tensor
+// against the model's description; nothing is taken yet. `specs` and the weights they point into
+// belong to `loaded`.
+struct Described {
+    std::vector<TensorSpec> specs;
+    std::vector<AccountClass> classes;
+};
+Result<Described> describe_model(const EngineOptions& options, Loaded& loaded);
+
+// N of "cuda:N"; 0 for "auto", "cpu" and "cuda"; usage for anything else.
+Result<int> card_number(const std::string& device);
+
 // Fills `loaded`, whose address must stay (parts point at each other).
 Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded);
-
-// load_budget.cpp: resolves context, chunk and cache slots against the RAM (and VRAM) there is, and
-// keeps the table.
-struct Plan {
-    WorkspaceShape shape;
-    uint64_t dense, embedding, state, workspace, row_buffers;
-    uint64_t scratch;  // of the backend's kernels
-    uint32_t row_capacity;
-    uint32_t cache_slots, ring_slots;
-    uint32_t vram_cache_slots, vram_ring_slots;
-    bool head_on_host;
-};
-// Moves the head to host memory when the device has no room for it.
-Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs);
-Shapes largest_shapes(const ModelConfig& config, const WorkspaceShape& shape);
 
 }  // namespace sluice

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/load.h"
+#include "cache/row_cache.h"
+#include "engine/cpu_experts.h"
+#include "engine/memory_plan.h"
+#include "engine/state.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -18,43 +21,43 @@ constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
 constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
 constexpr uint32_t ring_slots_least = 8;
 
-Result<void> resolve_context(Runtime& rt) {
-    EngineOptions& o = rt.options;
-    if (o.context < 0 || o.context > rt.config.positions_max) {
+Result<void> resolve_context(const PlanInput& in) {
+    EngineOptions& o = in.options;
+    if (o.context < 0 || o.context > in.config.positions_max) {
         return fail(Code::usage, cat("a context of ", o.context,
                                      " tokens is outside what the model was made for, 1 to ",
-                                     rt.config.positions_max));
+                                     in.config.positions_max));
     }
-    if (o.context == 0) o.context = std::min(rt.config.positions_max, context_default);
+    if (o.context == 0) o.context = std::min(in.config.positions_max, context_default);
     if (o.chunk < 0) return fail(Code::usage, cat("a prompt chunk of ", o.chunk, " tokens"));
     o.chunk = std::min(o.chunk, o.context);
     return {};
 }
 
-void size_chunk(const Runtime& rt, int32_t chunk, Plan& plan) {
-    plan.shape = WorkspaceShape::plan(rt.config, chunk, rt.options.context);
-    plan.workspace = Workspace::bytes(rt.config, plan.shape);
-    plan.scratch = rt.backend->reserve_bytes(largest_shapes(rt.config, plan.shape));
-    plan.row_buffers = RowBuffers::bytes(rt.config, chunk);
-    const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
-    for (const RowTable& table : rt.weights.tables) {
+void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
+    plan.shape = WorkspaceShape::plan(in.config, chunk, in.options.context);
+    plan.workspace = Workspace::bytes(in.config, plan.shape);
+    plan.scratch = in.device.scratch(largest_shapes(in.config, plan.shape));
+    plan.row_buffers = RowBuffers::bytes(in.config, chunk);
+    const auto rows_max = static_cast<uint32_t>(chunk * in.config.engram_columns());
+    for (const RowTable& table : in.tables) {
         plan.row_buffers += RowCache::memory(table, plan.row_capacity, rows_max) +
-                            row_staging * rt.options.ring_depth / 2;
+                            row_staging * in.options.ring_depth / 2;
     }
 }
 
 // The official decode quirk depends on how a text is cut, so a prompt has to be one chunk. On a
 // device with memory of its own a prompt's experts cross the link once a chunk: the largest that
 // fits.
-void resolve_chunk(Runtime& rt, uint64_t ram_left, uint64_t device_left, Plan& plan) {
-    EngineOptions& o = rt.options;
+void resolve_chunk(const PlanInput& in, uint64_t ram_left, uint64_t device_left, Plan& plan) {
+    EngineOptions& o = in.options;
     const bool whole = o.index_keys == IndexKeys::reference;
-    const bool host = rt.backend->host_memory();
+    const bool host = in.device.host;
     int32_t chunk = o.chunk;
     if (chunk == 0) {
         chunk = whole ? o.context : std::min(host ? chunk_default : device_chunk_most, o.context);
     }
-    size_chunk(rt, chunk, plan);
+    size_chunk(in, chunk, plan);
     const auto too_large = [&] {
         if (host) return plan.workspace + plan.row_buffers > ram_left / 4;
         return plan.workspace + plan.scratch > device_left / 4 * 3 ||
@@ -62,44 +65,44 @@ void resolve_chunk(Runtime& rt, uint64_t ram_left, uint64_t device_left, Plan& p
     };
     while (o.chunk == 0 && !whole && chunk > chunk_least && too_large()) {
         chunk = std::max(chunk_least, chunk / 2);
-        size_chunk(rt, chunk, plan);
+        size_chunk(in, chunk, plan);
     }
     o.chunk = chunk;
 }
 
 // What is left of VRAM holds experts.
-Result<void> resolve_vram_slots(Runtime& rt, Budget& vram, Plan& plan) {
-    const ModelConfig& c = rt.config;
-    const uint64_t slot = DeviceExperts::slot_bytes(*rt.experts);
+Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
+    const ModelConfig& c = in.config;
+    const uint64_t slot = in.device_slot_bytes;
     const auto all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
     plan.vram_ring_slots = vram_ring;
     auto taken = vram.take(cat("experts in transit, ", vram_ring, " slots"), vram_ring * slot);
     if (!taken) return taken;
     uint64_t slots = std::min(all, vram.left() / slot);
-    if (rt.options.vram_slots) {
-        if (*rt.options.vram_slots > slots) {
-            return fail(Code::no_memory, cat("a VRAM expert cache of ", *rt.options.vram_slots,
+    if (in.options.vram_slots) {
+        if (*in.options.vram_slots > slots) {
+            return fail(Code::no_memory, cat("a VRAM expert cache of ", *in.options.vram_slots,
                                              " slots does not fit: there is room for ", slots));
         }
-        slots = *rt.options.vram_slots;
+        slots = *in.options.vram_slots;
     }
     plan.vram_cache_slots = static_cast<uint32_t>(slots);
-    rt.options.vram_slots = plan.vram_cache_slots;
+    in.options.vram_slots = plan.vram_cache_slots;
     return vram.take(cat("expert cache, ", slots, " slots"), slots * slot);
 }
 
 // The head moves to host memory if the device could not hold it beside the rest and a small chunk.
-void place_head(Runtime& rt, std::vector<TensorSpec>& specs, Plan& plan) {
-    const uint64_t limit = rt.backend->memory_limit();
+void place_head(const PlanInput& in, Plan& plan) {
+    const uint64_t limit = in.device.limit;
     const auto need = [&] {
         const WorkspaceShape least = WorkspaceShape::plan(
-            rt.config, std::min(chunk_comfortable, rt.options.context), rt.options.context);
-        return dense_bytes(specs) + plan.state + Workspace::bytes(rt.config, least) +
-               rt.backend->reserve_bytes(largest_shapes(rt.config, least)) +
-               vram_ring * DeviceExperts::slot_bytes(*rt.experts);
+            in.config, std::min(chunk_comfortable, in.options.context), in.options.context);
+        return dense_bytes(in.specs) + plan.state + Workspace::bytes(in.config, least) +
+               in.device.scratch(largest_shapes(in.config, least)) +
+               vram_ring * in.device_slot_bytes;
     };
-    if (rt.backend->host_memory() || need() <= limit) return;
-    for (TensorSpec& spec : specs) {
+    if (in.device.host || need() <= limit) return;
+    for (TensorSpec& spec : in.specs) {
         if (spec.name != "head.weight") continue;
         spec.home = Home::embedding;
         plan.head_on_host = true;
@@ -108,11 +111,10 @@ void place_head(Runtime& rt, std::vector<TensorSpec>& specs, Plan& plan) {
 
 // A budget that was asked for and leaves less than one token's working set is refused; what happens
 // to be free today is not: then the run goes on without a cache, and says so.
-Result<void> resolve_slots(Runtime& rt, bool asked, std::vector<std::string>& notes, Budget& ram,
-                           Plan& plan) {
-    const ModelConfig& c = rt.config;
-    EngineOptions& o = rt.options;
-    const uint64_t slot = rt.experts->slot_bytes();
+Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& plan) {
+    const ModelConfig& c = in.config;
+    EngineOptions& o = in.options;
+    const uint64_t slot = in.slot_bytes;
     const auto all = static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.experts);
     const auto least = static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.top_k);
     if (o.cache_slots) {
@@ -125,7 +127,7 @@ Result<void> resolve_slots(Runtime& rt, bool asked, std::vector<std::string>& no
     } else {
         auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
         if (!slots && asked) return tl::unexpected(slots.error());
-        if (!slots) notes.push_back(cat("no expert cache: ", slots.error().message));
+        if (!slots) plan.notes.push_back(cat("no expert cache: ", slots.error().message));
         plan.cache_slots = slots.value_or(0);
     }
     o.cache_slots = plan.cache_slots;
@@ -133,9 +135,9 @@ Result<void> resolve_slots(Runtime& rt, bool asked, std::vector<std::string>& no
     return ram.take(cat("expert cache, ", plan.cache_slots, " slots"), plan.cache_slots * slot);
 }
 
-void keep_lines(Loaded& loaded, const Budget& budget) {
+void keep_lines(Plan& plan, const Budget& budget) {
     for (const BudgetLine& line : budget.lines()) {
-        if (line.bytes > 0) loaded.placement.push_back(line);
+        if (line.bytes > 0) plan.placement.push_back(line);
     }
 }
 
@@ -170,49 +172,52 @@ Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
             .group_rank = c.o_rank};
 }
 
-Result<Plan> plan_memory(Loaded& loaded, std::vector<TensorSpec>& specs) {
-    Runtime& rt = loaded.runtime;
-    EngineOptions& o = rt.options;
-    if (auto r = resolve_context(rt); !r) return tl::unexpected(r.error());
+DeviceMemory device_memory(const Backend& backend) {
+    return {.host = backend.host_memory(),
+            .limit = backend.memory_limit(),
+            .scratch = [&backend](const Shapes& most) { return backend.reserve_bytes(most); }};
+}
+
+Result<Plan> plan_memory(const PlanInput& in) {
+    EngineOptions& o = in.options;
+    if (auto r = resolve_context(in); !r) return tl::unexpected(r.error());
     const bool asked = o.ram != 0;
     if (!asked) o.ram = default_ram_budget();
-    if (auto r = check_ram(o.ram, available_ram()); !r) return tl::unexpected(r.error());
-    Budget ram("ram", o.ram), vram("vram", rt.backend->memory_limit());
-    const bool host = rt.backend->host_memory();
+    Budget ram("ram", o.ram), vram("vram", in.device.limit);
+    const bool host = in.device.host;
     Budget& device = host ? ram : vram;
 
     Plan plan{};
-    plan.state = State::bytes(rt.config, o.context);
-    place_head(rt, specs, plan);
-    plan.dense = dense_bytes(specs);
-    plan.embedding = embedding_bytes(specs);
+    plan.state = State::bytes(in.config, o.context);
+    place_head(in, plan);
+    plan.dense = dense_bytes(in.specs);
+    plan.embedding = embedding_bytes(in.specs);
     plan.row_capacity = row_capacity;
-    const uint64_t slot = rt.experts->slot_bytes();
+    const uint64_t slot = in.slot_bytes;
     // Enough for a layer's experts in use, the reads in flight, and one ahead.
     plan.ring_slots = std::max(ring_slots_least,
-                               static_cast<uint32_t>(rt.config.top_k) + o.tuning.in_flight_max + 2);
+                               static_cast<uint32_t>(in.config.top_k) + o.tuning.in_flight_max + 2);
     auto taken = take_all(
         {{&device, plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
          {&ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
          {&device, cat("state of ", o.context, " tokens"), plan.state}});
     if (!taken) return tl::unexpected(taken.error());
-    resolve_chunk(rt, ram.left(), vram.left(), plan);
+    resolve_chunk(in, ram.left(), vram.left(), plan);
     taken = take_all(
         {{&device, cat("workspace of ", o.chunk, " tokens"), plan.workspace + plan.scratch},
          {&ram, "engram rows", plan.row_buffers},
          {&ram, cat("experts in transit, ", plan.ring_slots, " slots"), plan.ring_slots * slot}});
     if (!taken) return tl::unexpected(taken.error());
     if (!host && o.cpu_experts != 0u) {
-        taken = ram.take("experts on the CPU", CpuExperts::bytes(rt.config));
+        taken = ram.take("experts on the CPU", CpuExperts::bytes(in.config));
         if (!taken) return tl::unexpected(taken.error());
     }
     if (!host) {
-        if (auto r = resolve_vram_slots(rt, vram, plan); !r) return tl::unexpected(r.error());
+        if (auto r = resolve_vram_slots(in, vram, plan); !r) return tl::unexpected(r.error());
     }
-    if (auto r = resolve_slots(rt, asked, loaded.notes, ram, plan); !r)
-        return tl::unexpected(r.error());
-    keep_lines(loaded, vram);
-    keep_lines(loaded, ram);
+    if (auto r = resolve_slots(in, asked, ram, plan); !r) return tl::unexpected(r.error());
+    keep_lines(plan, vram);
+    keep_lines(plan, ram);
     return plan;
 }
 

@@ -83,10 +83,10 @@ class Accountant {
         seen_.reserve(checkpoint.tensors().size());
     }
 
-    void count(const Tensor& tensor, std::string_view what, TensorClass::Use use) {
+    void count(const Tensor& tensor, std::string_view what, AccountClass::Use use) {
         seen_.insert(&tensor);
         auto& classes = account_.classes;
-        auto found = std::find_if(classes.begin(), classes.end(), [&](const TensorClass& c) {
+        auto found = std::find_if(classes.begin(), classes.end(), [&](const AccountClass& c) {
             return c.what == what && c.use == use;
         });
         if (found == classes.end()) {
@@ -107,7 +107,7 @@ class Accountant {
                 return tensor.name.starts_with(c.prefix);
             });
             if (known != unused.end()) {
-                count(tensor, known->what, TensorClass::Use::unused);
+                count(tensor, known->what, AccountClass::Use::unused);
             } else if (unknown++ < 5) {
                 names += cat(names.empty() ? "" : ", ", printable(tensor.name));
             }
@@ -132,9 +132,9 @@ Result<void> check_specs(const Checkpoint& checkpoint, const std::vector<TensorS
         Result<const Tensor*> tensor = need(checkpoint, spec.name, spec.storage);
         if (!tensor) return tl::unexpected(tensor.error());
         if (auto form = check_form(**tensor, spec.storage, spec.shape); !form) return form;
-        const auto use = spec.home == Home::table    ? TensorClass::Use::streamed
-                         : spec.home == Home::unused ? TensorClass::Use::unused
-                                                     : TensorClass::Use::resident;
+        const auto use = spec.home == Home::table    ? AccountClass::Use::streamed
+                         : spec.home == Home::unused ? AccountClass::Use::unused
+                                                     : AccountClass::Use::resident;
         accountant.count(**tensor, spec.what, use);
     }
     return {};
@@ -154,7 +154,7 @@ Result<void> check_experts(const Checkpoint& checkpoint, const ModelConfig& conf
                 if (!tensor) return tl::unexpected(tensor.error());
                 auto form = check_form(**tensor, shapes[part].storage, shapes[part].shape);
                 if (!form) return form;
-                accountant.count(**tensor, "routed experts", TensorClass::Use::streamed);
+                accountant.count(**tensor, "routed experts", AccountClass::Use::streamed);
                 parts[part] = *tensor;
             }
             if (auto added = experts.add(key, parts); !added) return added;
@@ -205,9 +205,9 @@ Result<Account> check_tensors(const Checkpoint& checkpoint, const ModelConfig& c
     if (auto r = accountant.rest(model.unused); !r) return tl::unexpected(r.error());
     if (auto r = fill_tables(checkpoint, specs, weights); !r) return tl::unexpected(r.error());
     std::stable_sort(account.classes.begin(), account.classes.end(),
-                     [](const TensorClass& a, const TensorClass& b) { return a.use < b.use; });
-    for (const TensorClass& c : account.classes) {
-        if (c.use != TensorClass::Use::unused) continue;
+                     [](const AccountClass& a, const AccountClass& b) { return a.use < b.use; });
+    for (const AccountClass& c : account.classes) {
+        if (c.use != AccountClass::Use::unused) continue;
         account.notes.push_back(
             cat("not used: ", c.what, ", ", c.tensors, " tensors, ", size_text(c.bytes)));
     }

@@ -72,7 +72,7 @@ struct ExpertShape {
 };
 std::array<ExpertShape, expert_parts> expert_shapes(const ModelConfig& config);
 
-struct TensorClass {
+struct AccountClass {
     std::string what;
     uint64_t tensors = 0;
     uint64_t bytes = 0;
@@ -80,7 +80,7 @@ struct TensorClass {
 };
 
 struct Account {
-    std::vector<TensorClass> classes;  // in the description's order, unused ones last
+    std::vector<AccountClass> classes;  // in the description's order, unused ones last
     std::vector<std::string> notes;    // one line an unused class
 };
 

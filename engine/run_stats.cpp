@@ -32,6 +32,8 @@ Backend::Counters operator-(Backend::Counters a, const Backend::Counters& b) {
     a.waits -= b.waits;
     a.downloads -= b.downloads;
     a.upload_bytes -= b.upload_bytes;
+    a.upload_s -= b.upload_s;
+    a.busy_s -= b.busy_s;
     return a;
 }
 
@@ -64,6 +66,7 @@ RunStats operator-(RunStats a, const RunStats& b) {
     a.prompt_s -= b.prompt_s;
     a.decode_s -= b.decode_s;
     a.compute_s -= b.compute_s;
+    a.host_s -= b.host_s;
     return a;
 }
 

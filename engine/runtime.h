@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "cache/device_experts.h"
@@ -27,6 +26,12 @@
 
 namespace sluice {
 
+struct Uploading {
+    ExpertHandle handle;
+    uint64_t mark;
+    int64_t begin;  // spans::now()
+};
+
 struct Runtime {
     ModelConfig config;
     EngineOptions options;  // resolved
@@ -39,13 +44,14 @@ struct Runtime {
     RowBuffers row_buffers;
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Backend> head_backend;  // the CPU, where the head did not fit the device
+    double host_s = 0;                      // what the CPU computed beside the device
 
     std::optional<ExpertMap> experts;
     std::unique_ptr<ReadRing> ring;
     std::unique_ptr<ExpertCache> cache;
     // A device with memory of its own only: its experts, and the RAM slots that uploads still read.
     std::unique_ptr<DeviceExperts> device_experts;
-    std::deque<std::pair<ExpertHandle, uint64_t>> uploading;
+    std::deque<Uploading> uploading;
     size_t uploading_max = 1;
     std::unique_ptr<CpuExperts> cpu_experts;      // null: off
     std::vector<std::unique_ptr<RowCache>> rows;  // one an Engram layer

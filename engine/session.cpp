@@ -5,6 +5,7 @@
 #include "engine/engine_impl.h"
 #include "engine/forward.h"
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -26,6 +27,7 @@ RunStats totals(const Runtime& rt) {
     if (rt.device_experts) t.vram = rt.device_experts->stats();
     if (rt.cpu_experts) t.cpu = rt.cpu_experts->stats();
     t.device = rt.backend->counters();
+    t.host_s = rt.host_s + t.cpu.seconds;
     for (const auto& rows : rt.rows) {
         t.row_bytes += rows->bytes_read();
         t.rows_asked += rows->asked();
@@ -123,6 +125,8 @@ struct Feed {
  private:
     Result<void> pass(size_t done, size_t n) {
         Runtime& rt = s.rt();
+        const spans::Group group("pass");
+        const spans::Leaf leaf("bookkeeping");
         const auto start = Clock::now();
         const RunStats before = totals(rt);
         const bool last = done + n == ids.size();

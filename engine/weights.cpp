@@ -219,12 +219,6 @@ class Loader : public ReadClient {
     uint64_t done_ = 0, all_ = 0;
 };
 
-uint64_t spec_bytes(const TensorSpec& spec) {
-    uint64_t bytes = value_bytes(spec.storage);
-    for (uint64_t size : spec.shape) bytes *= size;
-    return bytes;
-}
-
 uint64_t home_bytes(const std::vector<TensorSpec>& specs, Home home) {
     uint64_t bytes = 0;
     for (const TensorSpec& spec : specs) {
@@ -246,6 +240,11 @@ void set_pointer(const TensorSpec& spec, const std::byte* data) {
 
 }  // namespace
 
+uint64_t spec_bytes(const TensorSpec& spec) {
+    uint64_t bytes = value_bytes(spec.storage);
+    for (uint64_t size : spec.shape) bytes *= size;
+    return bytes;
+}
 uint64_t dense_bytes(const std::vector<TensorSpec>& specs) {
     return home_bytes(specs, Home::dense);
 }

@@ -77,6 +77,7 @@ struct LoadControl {
     const std::atomic<bool>* cancel = nullptr;                  // may be null
 };
 
+uint64_t spec_bytes(const TensorSpec& spec);  // of the tensor itself
 // Bytes the two homes take, padding included.
 uint64_t dense_bytes(const std::vector<TensorSpec>& specs);
 uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);

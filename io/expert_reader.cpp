@@ -5,6 +5,7 @@
 
 #include "io/memory.h"
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -95,6 +96,7 @@ struct Active {
     uint32_t id;             // tag of its reads
     uint32_t next = 0;       // of plan->reads, not queued yet
     uint32_t in_flight = 0;  // reads
+    int64_t begin = spans::now();
     std::optional<Error> error = {};
 
     bool all_queued() const { return error || next == plan->reads.size(); }
@@ -171,9 +173,14 @@ void ExpertReader::Impl::queue_reads(Urgency urgency) {
 
 void ExpertReader::Impl::finish(size_t index) {
     Active& expert = active[index];
+    const uint64_t before = bytes_read;
     if (!expert.error) {
         for (const PlannedRead& read : expert.plan->reads) bytes_read += read.needed;
     }
+    const ExpertKey key = expert.request.key;
+    spans::add({expert.urgency == Urgency::demand ? "read" : "read ahead", expert.begin,
+                spans::now(), bytes_read - before, expert.file->identity().device, key.layer,
+                key.expert, spans::Track::drive, false});
     finished.push_back(
         {expert.request.key, expert.request.slot, expert.urgency, std::move(expert.error)});
     active.erase(active.begin() + static_cast<ptrdiff_t>(index));

@@ -1,9 +1,13 @@
 #include "io/mount.h"
 
+#include <sys/sysmacros.h>
+
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <vector>
+
+#include "io/text.h"
 
 namespace sluice {
 
@@ -35,11 +39,8 @@ bool is_under(std::string_view path, std::string_view point) {
     return path.starts_with(point) && (path.size() == point.size() || path[point.size()] == '/');
 }
 
-}  // namespace
-
-Mount mount_of(const std::filesystem::path& path, std::string_view mountinfo) {
-    Mount best{"?", "?"};
-    size_t best_length = 0;
+std::vector<Mount> mounts_in(std::string_view mountinfo) {
+    std::vector<Mount> mounts;
     std::istringstream lines{std::string(mountinfo)};
     for (std::string line; std::getline(lines, line);) {
         // id parent device root POINT options [optional fields] - TYPE source options
@@ -48,11 +49,28 @@ Mount mount_of(const std::filesystem::path& path, std::string_view mountinfo) {
         size_t dash = 6;
         while (dash < fields.size() && fields[dash] != "-") ++dash;
         if (dash + 1 >= fields.size()) continue;
-        const std::string point = unescape(fields[4]);
+        mounts.push_back({unescape(fields[4]), unescape(fields[dash + 1]),
+                          dash + 2 < fields.size() ? unescape(fields[dash + 2]) : ""});
+    }
+    return mounts;
+}
+
+std::string own_mountinfo() {
+    std::ifstream file("/proc/self/mountinfo");
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+Mount mount_of(const std::filesystem::path& path, std::string_view mountinfo) {
+    Mount best{"?", "?", ""};
+    size_t best_length = 0;
+    for (Mount& mount : mounts_in(mountinfo)) {
         // Of two mounts on one point the later hides the earlier.
-        if (!is_under(path.native(), point) || point.size() < best_length) continue;
-        best = {point, unescape(fields[dash + 1])};
-        best_length = point.size();
+        const size_t length = mount.point.size();
+        if (!is_under(path.native(), mount.point) || length < best_length) continue;
+        best = std::move(mount);
+        best_length = length;
     }
     return best;
 }
@@ -60,9 +78,19 @@ Mount mount_of(const std::filesystem::path& path, std::string_view mountinfo) {
 Mount mount_of(const std::filesystem::path& path) {
     std::error_code error;
     const auto resolved = std::filesystem::canonical(path, error);
-    std::ifstream file("/proc/self/mountinfo");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    return mount_of(error ? path : resolved, text);
+    return mount_of(error ? path : resolved, own_mountinfo());
+}
+
+std::vector<Mount> all_mounts() {
+    return mounts_in(own_mountinfo());
+}
+
+std::string drive_name(uint64_t device) {
+    const auto number = static_cast<dev_t>(device);
+    std::error_code problem;
+    const auto link = std::filesystem::read_symlink(
+        cat("/sys/dev/block/", major(number), ":", minor(number)), problem);
+    return problem ? "" : printable(link.filename().string());
 }
 
 }  // namespace sluice

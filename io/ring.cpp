@@ -14,6 +14,7 @@
 #include "io/memory.h"
 #include "io/ring_paced.h"
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -135,7 +136,11 @@ Result<size_t> ReadRing::reap(bool wait) {
     while (in_flight_ > 0) {
         const bool block = wait && finished == 0;
         const auto before = impl_->engine->now();
-        const auto reaped = impl_->engine->reap(impl_->done, block);
+        const auto reaped = [&] {
+            if (!block) return impl_->engine->reap(impl_->done, false);
+            const spans::Leaf leaf("wait for drive");
+            return impl_->engine->reap(impl_->done, true);
+        }();
         const auto after = impl_->engine->now();
         if (!reaped) {
             impl_->broken = reaped.error();

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -159,6 +160,9 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 // Visible CUDA devices by name; empty without driver or devices. An initialisation failure with a
 // device present is an error.
 Result<std::vector<std::string>> cuda_devices();
+// Scratch the kernels need for `largest`, as Backend::reserve_bytes() of a card says, without one.
+// nullopt in a build without CUDA.
+std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest);
 // Card, compute capability, driver and runtime in one line.
 Result<std::string> cuda_identity(int device);
 

@@ -17,4 +17,8 @@ Result<std::vector<std::string>> cuda_devices() {
     return std::vector<std::string>{};
 }
 
+std::optional<uint64_t> cuda_scratch_bytes(const Shapes&) {
+    return std::nullopt;
+}
+
 }  // namespace sluice

@@ -54,8 +54,10 @@ std::string model_text(const char* what, const ModelReport& m) {
     out += line("  prefill %8.2f tok/s  (%d tokens)\n", m.prompt_tok_s, m.prompt_tokens);
     out += line("  decode  %8.2f tok/s  (%d tokens, %.1f %% hits, %.2f MB read a token)\n",
                 m.decode_tok_s, m.decode_tokens, 100 * m.hit_rate, m.bytes_token / 1e6);
-    out += line("  limit   %8.2f tok/s  (%.1f %% reached; disk %.2f ms, compute %.2f ms)\n",
-                m.limit.tok_s, 100 * m.limit.share, 1e3 * m.limit.disk_s, 1e3 * m.limit.cpu_s);
+    out += line(
+        "  limit   %8.2f tok/s  (%.1f %% reached; ms: drive %.2f, link %.2f, cpu %.2f, gpu %.2f)\n",
+        m.limit.tok_s, 100 * m.limit.share, 1e3 * m.limit.drive_s, 1e3 * m.limit.link_s,
+        1e3 * m.limit.cpu_s, 1e3 * m.limit.gpu_s);
     out += cat("  memory  ", size_text(m.peak_rss), " at the peak, budget ",
                size_text(m.ram_budget), "\n");
     return out;

@@ -3,35 +3,24 @@
 #include <liburing.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
 
-#include "engine/model.h"
+#include "engine/load.h"
 #include "io/text.h"
 #include "tools/signals.h"
+#include "tools/timing.h"
 
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t block_min = 128u << 10;
 constexpr uint32_t block_max = 16u << 20;
 constexpr uint32_t depth_max = 64;
 constexpr size_t shards_max = 8;
 constexpr int rounds = 5;
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-}
 
 // Plain reads of one size at random aligned places, always `depth` of them in flight. They land all
 // over `spread` bytes of memory, as many as the engine's slots take: a block or two that stay in
@@ -103,19 +92,18 @@ class RawReads {
 
 // A checkpoint with its experts mapped, and the engine's reader on a ring of its own.
 struct EngineReads {
-    Checkpoint checkpoint;
-    ModelConfig config;
-    Weights weights;
-    std::unique_ptr<ExpertMap> map;
+    Loaded model;
     PageBuffer memory;
     std::unique_ptr<ReadRing> ring;
     std::unique_ptr<ExpertReader> reader;
     std::vector<std::byte*> free;
     std::mt19937_64 random{2};
 
+    const ExpertMap& map() const { return *model.runtime.experts; }
+
     ExpertKey any() {
-        return {static_cast<int32_t>(random() % static_cast<uint64_t>(map->layers())),
-                static_cast<int32_t>(random() % static_cast<uint64_t>(map->experts()))};
+        return {static_cast<int32_t>(random() % static_cast<uint64_t>(map().layers())),
+                static_cast<int32_t>(random() % static_cast<uint64_t>(map().experts()))};
     }
 
     void ask() {
@@ -139,7 +127,7 @@ struct EngineReads {
     Result<double> measure(bool by_layer, double seconds) {
         auto start = Clock::now();
         uint64_t before = reader->bytes_read();
-        auto layer = static_cast<size_t>(config.top_k);
+        auto layer = static_cast<size_t>(model.runtime.config.top_k);
         while (seconds_since(start) < seconds) {
             size_t wanted = by_layer ? layer : free.size();
             while (wanted-- > 0 && !free.empty()) ask();
@@ -154,40 +142,24 @@ struct EngineReads {
     }
 };
 
-Result<void> map_experts(EngineReads& out, const EngineOptions& options) {
-    auto checkpoint = Checkpoint::open({options.locations, options.revision});
-    if (!checkpoint) return tl::unexpected(checkpoint.error());
-    out.checkpoint = std::move(*checkpoint);
-    auto config = parse_config(out.checkpoint.config_text(), "");
-    if (!config) return tl::unexpected(config.error());
-    out.config = std::move(*config);
-    auto model = find_model(out.config.model_type);
-    if (!model) return tl::unexpected(model.error());
-    auto specs = (*model)->describe(out.config, out.weights);
-    out.map = std::make_unique<ExpertMap>(out.config.layers, out.config.experts,
-                                          out.checkpoint.shards(), options.tuning);
-    auto account = check_tensors(out.checkpoint, out.config, **model, specs, out.weights, *out.map);
-    if (!account) return tl::unexpected(account.error());
-    return {};
-}
-
 Result<std::string> start_reader(EngineReads& out, const EngineOptions& options) {
     auto choice = make_ring_engine(
         {.engine = options.io, .depth = options.ring_depth, .paces = options.paces});
     if (!choice) return tl::unexpected(choice.error());
     out.ring = std::make_unique<ReadRing>(std::move(choice->engine), options.ring_depth);
-    for (const auto& shard : out.checkpoint.shards()) {
+    for (const auto& shard : out.model.runtime.checkpoint.shards()) {
         if (auto added = out.ring->add_file(shard); !added) return tl::unexpected(added.error());
     }
-    size_t slots = static_cast<size_t>(out.config.top_k) + 2 * options.tuning.in_flight_max;
-    auto memory = PageBuffer::create(slots * out.map->slot_bytes(), "drive benchmark, experts");
+    size_t slots =
+        static_cast<size_t>(out.model.runtime.config.top_k) + 2 * options.tuning.in_flight_max;
+    auto memory = PageBuffer::create(slots * out.map().slot_bytes(), "drive benchmark, experts");
     if (!memory) return tl::unexpected(memory.error());
     out.memory = std::move(*memory);
     if (auto added = out.ring->add_memory(out.memory.span()); !added)
         return tl::unexpected(added.error());
     for (size_t i = 0; i < slots; i++)
-        out.free.push_back(out.memory.data() + i * out.map->slot_bytes());
-    out.reader = std::make_unique<ExpertReader>(*out.ring, *out.map);
+        out.free.push_back(out.memory.data() + i * out.map().slot_bytes());
+    out.reader = std::make_unique<ExpertReader>(*out.ring, out.map());
     std::string name = out.ring->engine_name();
     return choice->cause.empty() ? name : cat(name, " (", choice->cause, ")");
 }
@@ -218,15 +190,30 @@ Result<void> measure_raw(DriveReport& report, RawReads& raw, uint64_t largest_bl
 
 }  // namespace
 
+Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, double seconds) {
+    EngineReads engine;
+    auto described = describe_model(options, engine.model);
+    if (!described) return tl::unexpected(described.error());
+    auto name = start_reader(engine, options);
+    if (!name) return tl::unexpected(name.error());
+    std::memset(engine.memory.data(), 1, engine.memory.size());
+    auto stream = engine.measure(false, seconds);
+    if (!stream) return tl::unexpected(stream.error());
+    auto layer = engine.measure(true, seconds);
+    if (!layer) return tl::unexpected(layer.error());
+    return EngineReadRates{*stream, *layer};
+}
+
 Result<DriveReport> bench_drive(const EngineOptions& options, double seconds) {
     DriveReport report;
     EngineReads engine;
-    if (auto mapped = map_experts(engine, options); !mapped) return tl::unexpected(mapped.error());
+    auto described = describe_model(options, engine.model);
+    if (!described) return tl::unexpected(described.error());
     auto name = start_reader(engine, options);
     if (!name) return tl::unexpected(name.error());
     report.io_name = *name;
-    report.expert_bytes = engine.map->expert_bytes({0, 0});
-    auto files = largest_shards(engine.checkpoint);
+    report.expert_bytes = engine.map().expert_bytes({0, 0});
+    auto files = largest_shards(engine.model.runtime.checkpoint);
     report.direct = std::all_of(files.begin(), files.end(),
                                 [](const File* file) { return file->access() == Access::direct; });
     uint64_t largest_block = std::min<uint64_t>(block_max, files.back()->size());

@@ -26,6 +26,12 @@ struct DriveReport {
     bool direct = false;  // all shards past the page cache
 };
 
+struct EngineReadRates {
+    double stream_bytes_s = 0, layer_bytes_s = 0;  // as in DriveReport, one measurement each
+};
+// The engine's own reads alone, `seconds` each.
+Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, double seconds);
+
 // Reads from the largest shards, at random places, with the tuning of `options`; nothing is
 // computed. `seconds` is how long one measurement lasts. Ctrl-C: interrupted.
 Result<DriveReport> bench_drive(const EngineOptions& options, double seconds);

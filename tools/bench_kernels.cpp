@@ -1,42 +1,16 @@
 #include "tools/bench_kernels.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 
 #include "io/memory.h"
+#include "tools/timing.h"
 
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-    return values[values.size() / 2];
-}
-
-// Rounds of `once` for at least `seconds`, the first one not counted: rounds a second.
-template <class Once>
-double rounds_a_second(double seconds, Once once) {
-    once();
-    auto start = Clock::now();
-    int64_t rounds = 0;
-    double passed = 0;
-    do {
-        once();
-        ++rounds;
-        passed = seconds_since(start);
-    } while (passed < seconds);
-    return static_cast<double>(rounds) / passed;
-}
 
 void fill_random(std::byte* to, size_t bytes) {
     uint64_t x = 0x9e3779b97f4a7c15u;
@@ -108,17 +82,6 @@ Result<Experts> Experts::create(const KernelBench& bench) {
     return e;
 }
 
-// Halves of a buffer, copied by every thread in its own part.
-double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds) {
-    const size_t half = bytes / 2, part = half / threads;
-    double rounds = rounds_a_second(seconds, [&] {
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (int t = 0; t < threads; ++t)
-            std::memcpy(memory + half + t * part, memory + t * part, part);
-    });
-    return rounds * static_cast<double>(part) * threads;
-}
-
 struct Subject {
     KernelRate rate;
     std::unique_ptr<Backend> backend;
@@ -162,6 +125,16 @@ void take_turn(const KernelBench& bench, Experts& experts, Subject& subject) {
 }
 
 }  // namespace
+
+double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds) {
+    const size_t half = bytes / 2, part = half / threads;
+    double rounds = rounds_a_second(seconds, [&] {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int t = 0; t < threads; ++t)
+            std::memcpy(memory + half + t * part, memory + t * part, part);
+    });
+    return rounds * static_cast<double>(part) * threads;
+}
 
 Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench) {
     auto experts = Experts::create(bench);

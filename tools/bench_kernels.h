@@ -1,6 +1,7 @@
 // How fast routed experts run from memory, beside what a plain memory copy does in the same run.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct KernelBench {
     std::vector<CpuIsa> isas;  // empty: all that this CPU has
     std::vector<int> threads;  // empty: 1 and all usable CPUs
 };
+
+// Bytes a second that `threads` copy from one half of `memory` (written before) to the other.
+double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds);
 
 // no_memory when the experts do not fit.
 Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench);

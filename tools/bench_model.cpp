@@ -3,21 +3,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "tools/bench_prompts.h"
 #include "tools/generate.h"
 #include "tools/signals.h"
+#include "tools/timing.h"
 
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 uint64_t peak_memory() {
     rusage usage = {};

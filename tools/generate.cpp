@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "io/text.h"
+#include "io/trace_spans.h"
 
 namespace sluice {
 
@@ -26,6 +27,8 @@ class Generation {
           sink_(sink) {}
 
     Result<Answer> run(std::span<const int32_t> prompt) {
+        const spans::Group group("answer");
+        const spans::Leaf leaf("text");
         tokens_.assign(prompt.begin(), prompt.end());
         answer_.prompt_tokens = prompt.size();
         RunStats before = source_.stats();
@@ -58,6 +61,7 @@ class Generation {
         }
         auto logits = source_.feed(ids);
         if (!logits) return tl::unexpected(logits.error());
+        const spans::Leaf leaf("sample");
         return sampler_.sample(*logits, tokens_);
     }
 

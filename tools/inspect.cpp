@@ -1,6 +1,5 @@
 #include "tools/inspect.h"
 
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,15 +21,6 @@ namespace {
 
 constexpr uint64_t hash_file_bytes_max = 16u << 20;
 constexpr size_t names_shown_max = 5;
-
-// Name of the block device below a file ("nvme0n1p2"), empty where there is none to name.
-std::string drive_of(const File& file) {
-    const auto device = static_cast<dev_t>(file.identity().device);
-    std::error_code problem;
-    const auto link = std::filesystem::read_symlink(
-        cat("/sys/dev/block/", major(device), ":", minor(device)), problem);
-    return problem ? "" : printable(link.filename().string());
-}
 
 const char* access_name(Access access) {
     return access == Access::direct ? "O_DIRECT" : "buffered";
@@ -99,7 +89,7 @@ void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashR
     for (size_t i = 0; i < checkpoint.shards().size(); i++) {
         const File& file = checkpoint.shards()[i];
         const Mount mount = mount_of(file.path());
-        const std::string drive = drive_of(file);
+        const std::string drive = drive_name(file.identity().device);
         out += cat(padded(printable(file.path().filename().string()), width),
                    right(size_text(file.size()), 12), "  ", padded(access_name(file.access()), 8),
                    right(cat(file.alignment()), 7), "  ");
@@ -136,7 +126,7 @@ void write_shards(JsonWriter& json, const Checkpoint& checkpoint, const HashRun*
             .member("tensors", tensors[i])
             .member("access", access_name(file.access()))
             .member("alignment", file.alignment())
-            .member("drive", drive_of(file))
+            .member("drive", drive_name(file.identity().device))
             .member("file_system", mount.type)
             .member("mount", mount.point);
         if (hashes && hashes->shards[i].error) {

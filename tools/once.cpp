@@ -63,14 +63,16 @@ int outcome(const Answer& answer, const OnceSink& sink, Output& output) {
 }
 
 void tell(const Answer& answer, const RunFacts& facts, const Options& options) {
-    if (options.quiet) return;
+    if (options.quiet) {
+        if (options.show_timings) std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
+        return;
+    }
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
     if (answer.unclosed)
         std::fputs("sluice: the thought never ended; all of it is the answer\n", stderr);
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer turns in a circle\n", stderr);
-    if (options.stats || options.show_timings)
-        std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
+    std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
 }  // namespace
@@ -106,7 +108,7 @@ int run_once(const Options& options, const Terminal& terminal) {
         sink.write(answer_json(*answer, run->facts) + "\n");
     else
         sink.finish(answer->text);
-    tell(*answer, run->facts, options);
+    if (!output.reader_gone()) tell(*answer, run->facts, options);
     return outcome(*answer, sink, output);
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "io/text.h"
 #include "tools/numbers.h"
 #include "tools/option_table.h"
 
@@ -39,6 +40,15 @@ Outcome set_name(Options& options, const Setting& setting) {
 template <auto member>
 Outcome set_list(Options& options, const Setting& setting) {
     options.*member = setting.values;
+    return {};
+}
+
+template <auto member>
+Outcome set_rate(Options& options, const Setting& setting) {
+    auto bytes = parse_size(text_of(setting));
+    if (!bytes) return within(setting.source, bytes.error());
+    if (*bytes == 0) return fail(Code::usage, setting.source + ": a rate of 0 never ends");
+    options.*member = *bytes;
     return {};
 }
 

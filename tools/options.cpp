@@ -29,6 +29,7 @@ constexpr CommandText command_texts[] = {
      "  sluice inspect MODEL               tensors, bytes, checks\n"
      "  sluice simulate ROUTES...          replay recorded routes through cache policies\n"
      "  sluice bench MODEL                 measure\n"
+     "  sluice plan MODEL                  what fits where, and how fast it can be\n"
      "  sluice selftest                    a card's kernels against the plain reference\n"
      "  sluice COMMAND --help              the options of a command"},
     {Command::record, "record", "sluice record -o FILE",
@@ -39,6 +40,10 @@ constexpr CommandText command_texts[] = {
      "Replays recorded routes through cache policies and predictors."},
     {Command::bench, "bench", "sluice bench",
      "Measures decode, prefill, expert kernels and the drive."},
+    {Command::plan, "plan", "sluice plan",
+     "Says before a run what takes how much memory and how fast it can be: from the config and "
+     "the\n"
+     "headers alone, and from rates measured in a few seconds, given, or assumed."},
     {Command::selftest, "selftest", "sluice selftest",
      "Compares every kernel of the device with the plain reference, by value."},
 };
@@ -259,7 +264,10 @@ Result<void> check_together(const Options& o) {
     auto refuse = [](const char* why) { return fail(Code::usage, why); };
     if (!o.hashes.empty() && !o.check) return refuse("--hashes goes with --check");
     if (o.command == Command::simulate || o.command == Command::selftest) return {};
-    if (o.engine.locations.empty()) return refuse("no model: sluice MODEL (see sluice --help)");
+    if (!o.shape.empty() && !o.engine.locations.empty())
+        return refuse("--shape: stands in for a model; give one of them");
+    if (o.engine.locations.empty() && o.shape.empty())
+        return refuse("no model: sluice MODEL (see sluice --help)");
     if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: one prompt, please");
     if (!o.system_prompt.empty() && !o.system_prompt_file.empty())
         return refuse("--system-prompt and --system-prompt-file: one system message, please");

@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-enum class Command { answer, record, inspect, simulate, bench, selftest };
+enum class Command { answer, record, inspect, simulate, bench, plan, selftest };
 
 enum class Reasoning { automatic, on, off };
 
@@ -39,6 +39,7 @@ struct Options {
 
     bool json = false, stats = false, show_timings = false, quiet = false, verbose = false;
     std::optional<log::Level> log_level;
+    std::string trace_file;  // empty: none
     ColorChoice color = ColorChoice::automatic;
 
     std::vector<std::string> traces;                // --verify
@@ -49,6 +50,8 @@ struct Options {
     std::vector<std::string> policies, predictors;  // simulate, empty: all
     std::vector<uint32_t> slot_counts;              // simulate, empty: a range
     std::vector<std::string> only;                  // bench
+    std::string shape;                              // plan, instead of a model
+    uint64_t drive_rate = 0;                        // plan, bytes a second; 0: measured
 
     // Thinking mode: off unless asked for by --reasoning on or an effort.
     bool thinking() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "io/text.h"
 
@@ -23,6 +24,21 @@ double ring_rate(const RunStats& stats) {
     return rate(static_cast<double>(stats.ring.bytes), stats.ring.busy_s);
 }
 
+uint64_t fed_tokens(const Answer& answer) {
+    return answer.prompt_tokens - answer.cached_tokens;
+}
+
+// "limit     drive 1.00, link 0.00, cpu 2.10, gpu 0.00 ms a token: 476.19 tok/s, 80.0 % reached"
+std::string limit_line(const char* head, const Limit& limit) {
+    const auto ms = [](const char* name, double seconds) {
+        return cat(name, " ", fixed(1e3 * seconds, 2));
+    };
+    return cat(head, ms("drive", limit.drive_s), ", ", ms("link", limit.link_s), ", ",
+               ms("cpu", limit.cpu_s), ", ", ms("gpu", limit.gpu_s),
+               " ms a token: ", fixed(limit.tok_s, 2), " tok/s, ", fixed(100 * limit.share, 1),
+               " % reached", limit.tok_s > 0 ? cat(", ", limit.binds, " binds") : "", "\n");
+}
+
 RunStats plus(const RunStats& a, const RunStats& b) {
     RunStats all = a - (RunStats{} - b);  // unsigned counters wrap back
     all.device.memory_peak = std::max(a.device.memory_peak, b.device.memory_peak);
@@ -35,19 +51,28 @@ double rate(double amount, double seconds) {
     return seconds > 0 ? amount / seconds : 0;
 }
 
-Limit limit_of(const RunStats& decode, uint64_t tokens, double decode_s) {
+Limit limit_of(const RunStats& run, uint64_t tokens, double seconds) {
     Limit limit;
-    if (tokens == 0 || decode_s <= 0) return limit;
-    double count = static_cast<double>(tokens);
-    double drive = ring_rate(decode);
-    double bytes = static_cast<double>(decode.expert_bytes + decode.row_bytes);
-    limit.disk_s = drive > 0 ? bytes / drive / count : 0;
-    limit.cpu_s = decode.compute_s / count;
-    double longest = std::max(limit.disk_s, limit.cpu_s);
+    if (tokens == 0 || seconds <= 0) return limit;
+    const double count = static_cast<double>(tokens);
+    const double drive = ring_rate(run);
+    const double bytes = static_cast<double>(run.expert_bytes + run.row_bytes);
+    limit.drive_s = drive > 0 ? bytes / drive / count : 0;
+    limit.link_s = run.device.upload_s / count;
+    limit.gpu_s = run.device.busy_s / count;
+    limit.cpu_s = (run.device.launches > 0 ? run.host_s : run.compute_s) / count;
+    double longest = 0;
+    for (const auto& [name, term] : {std::pair("drive", limit.drive_s),
+                                     {"link", limit.link_s},
+                                     {"cpu", limit.cpu_s},
+                                     {"gpu", limit.gpu_s}}) {
+        if (term <= longest) continue;
+        longest = term;
+        limit.binds = name;
+    }
     if (longest <= 0) return limit;
-    limit.binds = limit.disk_s > limit.cpu_s ? "disk" : "cpu";
     limit.tok_s = 1 / longest;
-    limit.share = count / decode_s / limit.tok_s;
+    limit.share = count / seconds / limit.tok_s;
     return limit;
 }
 
@@ -61,7 +86,7 @@ std::string speed_line(const Answer& answer, const RunFacts& facts) {
         line += cat(" (", fixed(100 * limit.share, 0), " % of ", fixed(limit.tok_s, 2), ", ",
                     limit.binds, " binds)");
     }
-    uint64_t fed = answer.prompt_tokens - answer.cached_tokens;
+    const uint64_t fed = fed_tokens(answer);
     line += cat("; prompt ", fed, " tokens, ",
                 fixed(rate(static_cast<double>(fed), answer.prompt_s), 1), " tok/s");
     const CacheStats& cache = run.cache;
@@ -97,9 +122,8 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
     out += cat("answer    ", answer.completion_tokens, " tokens (", answer.reasoning_tokens,
                " reasoning), ", fixed(answer.decode_s, 3), " s, ended by ",
                finish_name(answer.finish), "\n");
-    out += cat("limit     disk ", fixed(1e3 * limit.disk_s, 2), " ms, compute ",
-               fixed(1e3 * limit.cpu_s, 2), " ms a token: ", fixed(limit.tok_s, 2), " tok/s, ",
-               fixed(100 * limit.share, 1), " % reached\n");
+    out += limit_line("limit     ", limit);
+    out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
     out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
                cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
                share(cache.sweep_hits, cache.sweep_asked), " hits, ", cache.ahead_started,
@@ -116,7 +140,8 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
         out += cat("device    ", fixed(static_cast<double>(all.device.launches) / tokens, 1),
                    " launches, ", fixed(static_cast<double>(all.device.downloads) / tokens, 1),
                    " trips to the host, ", fixed(static_cast<double>(all.device.waits) / tokens, 1),
-                   " waits a pass; uploaded ", size_text(all.device.upload_bytes), "\n");
+                   " waits a pass; uploaded ", size_text(all.device.upload_bytes), " in ",
+                   fixed(all.device.upload_s, 3), " s\n");
     }
     out +=
         cat("prefetch  ", cache.prefetch_started, " started, ", cache.prefetch_used, " used, ",
@@ -179,8 +204,10 @@ void write_limit(JsonWriter& json, const Limit& limit) {
         json.member("tok_s", limit.tok_s)
             .member("share", limit.share)
             .member("binds", limit.binds)
-            .member("disk_s", limit.disk_s)
-            .member("cpu_s", limit.cpu_s);
+            .member("drive_s", limit.drive_s)
+            .member("link_s", limit.link_s)
+            .member("cpu_s", limit.cpu_s)
+            .member("gpu_s", limit.gpu_s);
     } else {
         json.key("tok_s").null().key("share").null().key("binds").null();
     }
@@ -189,7 +216,7 @@ void write_limit(JsonWriter& json, const Limit& limit) {
 
 std::string answer_json(const Answer& answer, const RunFacts& facts) {
     RunStats all = plus(answer.prompt, answer.decode);
-    uint64_t fed = answer.prompt_tokens - answer.cached_tokens;
+    const uint64_t fed = fed_tokens(answer);
     JsonWriter json;
     json.begin_object()
         .member("text", answer.text)
@@ -226,6 +253,8 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
             .member("waits", all.device.waits)
             .member("downloads", all.device.downloads)
             .member("upload_bytes", all.device.upload_bytes)
+            .member("upload_s", all.device.upload_s)
+            .member("busy_s", all.device.busy_s)
             .member("memory_peak", all.device.memory_peak);
         json.end_object();
     }
@@ -244,6 +273,8 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
         .end_object();
     json.key("limit");
     write_limit(json, limit_of(answer.decode, answer.decoded(), answer.decode_s));
+    json.key("prompt_limit");
+    write_limit(json, limit_of(answer.prompt, fed, answer.prompt_s));
     json.member("seed", facts.seed).member("model", facts.model).member("device", facts.device);
     json.end_object();
     return json.text();

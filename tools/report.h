@@ -10,16 +10,19 @@
 
 namespace sluice {
 
-// From rates measured in this run: a token needs at least `disk` seconds of the drive (bytes read a
-// token over the rate while reads were in flight) and `cpu` seconds of arithmetic; done perfectly
-// side by side, the longer of the two is a token's time.
+// From what was measured in this run, seconds a token:
+//   drive  bytes read over the rate while reads were in flight
+//   link   bytes uploaded over the rate of the copies, by the card's clock
+//   cpu    on the CPU: the time no read was waited for; beside a card: what the CPU computed
+//   gpu    the card's kernels between two waits, by its own clock
+// Done perfectly side by side, the longest is a token's time: t = max(drive, link, cpu, gpu).
 struct Limit {
     double tok_s = 0;        // 0: nothing was decoded
     double share = 0;        // reached / limit
-    const char* binds = "";  // "disk" or "cpu"
-    double disk_s = 0, cpu_s = 0;
+    const char* binds = "";  // "drive", "link", "cpu" or "gpu"
+    double drive_s = 0, link_s = 0, cpu_s = 0, gpu_s = 0;
 };
-Limit limit_of(const RunStats& decode, uint64_t tokens, double decode_s);
+Limit limit_of(const RunStats& run, uint64_t tokens, double seconds);
 
 struct RunFacts {  // of the run, not of one answer
     std::string model, device, io_name, mode;

@@ -1,6 +1,5 @@
 // The CUDA backend: one arena taken at start, a compute stream, an upload stream, and marks between
 // them.
-#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,52 +8,12 @@
 #include "io/text.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/marks.cuh"
 
 namespace sluice {
 namespace {
 
-std::string meaning(cudaError_t error) {
-    return cat(cudaGetErrorName(error), " (", (int)error, "): ", cudaGetErrorString(error));
-}
-
-Result<void> check(cudaError_t error, std::string_view what) {
-    if (error == cudaSuccess) return {};
-    cudaGetLastError();
-    return fail(Code::device, cat("CUDA: ", what, ": ", meaning(error)));
-}
-
-// Events that mark places in a stream, reused in a circle: mark m lives in event m % size until m +
-// size is recorded.
-class Marks {
- public:
-    Result<void> create() {
-        for (auto& event : events_) {
-            auto made = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
-            if (!made) return made;
-        }
-        return {};
-    }
-    ~Marks() {
-        for (auto event : events_)
-            if (event) cudaEventDestroy(event);
-    }
-    uint64_t record(cudaStream_t stream) {
-        ++last_;
-        cudaEventRecord(events_[last_ % events_.size()], stream);
-        return last_;
-    }
-    // A mark so old that its event was reused is before the one that holds the event now: waiting
-    // for that is enough.
-    cudaEvent_t event(uint64_t mark) const { return events_[mark % events_.size()]; }
-    // A failure counts as done: the next download tells it.
-    bool done(uint64_t mark) const {
-        return mark == 0 || cudaEventQuery(event(mark)) != cudaErrorNotReady;
-    }
-
- private:
-    std::array<cudaEvent_t, 256> events_{};
-    uint64_t last_ = 0;
-};
+using cuda::check, cuda::meaning, cuda::Marks, cuda::Stopwatch;
 
 constexpr size_t alignment = 256;
 constexpr uint64_t margin = 256ull << 20;  // left to desktop and driver when no budget is given
@@ -81,13 +40,17 @@ class CudaBackend final : public Backend {
 
     Result<void> pin(std::span<std::byte> host) override;
     void upload_beside(void* device, const void* host, size_t bytes) override;
-    uint64_t mark_uploads() override { return upload_marks_.record(uploads_); }
+    uint64_t mark_uploads() override {
+        upload_time_.end(uploads_);
+        return upload_marks_.record(uploads_);
+    }
     uint64_t mark_compute() override {
         after_kernel_ = false;
         return compute_marks_.record(compute_);
     }
     void compute_after_uploads(uint64_t mark) override {
         after_kernel_ = false;
+        compute_time_.end(compute_);
         if (mark) note(cudaStreamWaitEvent(compute_, upload_marks_.event(mark)), "wait");
     }
     void uploads_after_compute(uint64_t mark) override {
@@ -103,9 +66,15 @@ class CudaBackend final : public Backend {
     Counters counters() const override {
         Counters c = counters_;
         c.memory_peak = used_;
+        c.upload_s = upload_time_.seconds();
+        c.busy_s = compute_time_.seconds();
         return c;
     }
-    void clear_counters() override { counters_ = {}; }
+    void clear_counters() override {
+        counters_ = {};
+        upload_time_.clear();
+        compute_time_.clear();
+    }
 
     void run(const ActQuant& op) override {
         start("ActQuant", [&] { cuda::launch(op, lane()); });
@@ -227,6 +196,7 @@ class CudaBackend final : public Backend {
     template <class Launch>
     void start(std::string_view what, const Launch& launch) {
         if (failure_) return;
+        compute_time_.begin(compute_);
         launch();
         note(cudaGetLastError(), what);
         ++counters_.launches;
@@ -235,7 +205,10 @@ class CudaBackend final : public Backend {
     template <class Op, class Launch>
     void chain(std::string_view what, const Op& op, const Launch& launch) {
         bool done = false;
-        if (!failure_) done = launch();
+        if (!failure_) {
+            compute_time_.begin(compute_);
+            done = launch();
+        }
         if (done) {
             note(cudaGetLastError(), what);
             ++counters_.launches;
@@ -252,6 +225,7 @@ class CudaBackend final : public Backend {
     cudaStream_t compute_ = nullptr, uploads_ = nullptr;
     bool can_overlap_ = false, after_kernel_ = false;  // cuda::Lane
     Marks compute_marks_, upload_marks_;
+    mutable Stopwatch compute_time_, upload_time_;
     std::byte* arena_ = nullptr;
     size_t size_ = 0, used_ = 0;
     size_t shared_limit_ = 0;
@@ -302,6 +276,8 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     }
     if (auto made = compute_marks_.create(); !made) return made;
     if (auto made = upload_marks_.create(); !made) return made;
+    if (auto made = compute_time_.create(); !made) return made;
+    if (auto made = upload_time_.create(); !made) return made;
     auto tickets = take(cuda::tickets_max * sizeof(unsigned), "counters");
     if (!tickets) return tl::unexpected<Error>(tickets.error());
     work_.tickets = (unsigned*)*tickets;
@@ -347,15 +323,7 @@ Result<std::byte*> CudaBackend::allocate_shared(size_t bytes, std::string_view p
 }
 
 uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
-    size_t bytes = 0;
-    for (size_t need :
-         {cuda::hyper_workspace(largest.n, largest.dim),
-          cuda::index_workspace(largest.n, largest.index_rows),
-          cuda::route_workspace(largest.n, largest.experts),
-          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
-          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
-        bytes = need > bytes ? need : bytes;
-    return (bytes + alignment - 1) / alignment * alignment;
+    return *cuda_scratch_bytes(largest);
 }
 
 Result<void> CudaBackend::reserve(const Shapes& largest) {
@@ -381,6 +349,7 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
 
 void CudaBackend::upload(void* device, const void* host, size_t bytes) {
     after_kernel_ = false;
+    compute_time_.end(compute_);
     note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_), "upload");
     cudaPointerAttributes kind{};
     // Pageable memory is staged before the call returns; pinned memory is read later, so the caller
@@ -395,6 +364,7 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
 
 Result<void> CudaBackend::download(void* host, const void* device, size_t bytes) {
     after_kernel_ = false;
+    compute_time_.end(compute_);
     note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_), "download");
     note(cudaStreamSynchronize(compute_), "download");
     ++counters_.waits;
@@ -424,6 +394,8 @@ void CudaBackend::fill_zero(void* device, size_t bytes) {
 
 Result<void> CudaBackend::synchronize() {
     after_kernel_ = false;
+    compute_time_.end(compute_);
+    upload_time_.end(uploads_);
     note(cudaStreamSynchronize(uploads_), "uploads");
     note(cudaStreamSynchronize(compute_), "compute");
     ++counters_.waits;
@@ -445,6 +417,7 @@ Result<void> CudaBackend::pin(std::span<std::byte> host) {
 }
 
 void CudaBackend::upload_beside(void* device, const void* host, size_t bytes) {
+    upload_time_.begin(uploads_);
     note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, uploads_), "upload");
     counters_.upload_bytes += bytes;
 }
@@ -476,6 +449,18 @@ Result<std::vector<std::string>> cuda_devices() {
         names.push_back(props.name);
     }
     return names;
+}
+
+std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
+    size_t bytes = 0;
+    for (size_t need :
+         {cuda::hyper_workspace(largest.n, largest.dim),
+          cuda::index_workspace(largest.n, largest.index_rows),
+          cuda::route_workspace(largest.n, largest.experts),
+          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
+          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
+        bytes = need > bytes ? need : bytes;
+    return (bytes + alignment - 1) / alignment * alignment;
 }
 
 Result<std::string> cuda_identity(int device) {

@@ -11,7 +11,11 @@ from cli import ANSWER, QUESTION, SLUICE, TINY, check, check_run, environment, r
 
 GREEDY = ("--temp", "0")
 
-check_run("the demonstration answer", run(TINY, "-p", QUESTION, *GREEDY), 0, ANSWER, r"^$")
+# The line after every answer: speed, limit, share and what binds.
+SPEED = r"\d tok/s \(\d+ % of [\d.]+, (drive|cpu) binds\).*\n$"
+
+check_run("the demonstration answer, and one line on stderr: its speed",
+          run(TINY, "-p", QUESTION, *GREEDY), 0, ANSWER, r"^[^\n]*" + SPEED)
 whole = run(TINY, "-p", QUESTION, *GREEDY, "--no-stream")
 check_run("the same with --no-stream", whole, 0, ANSWER)
 check("no escape codes, though colour is on",
@@ -117,7 +121,7 @@ check("its timings", all(report["timings"][k] > 0 for k in
       ("load_s", "prompt_s", "decode_s", "prompt_tok_s", "decode_tok_s")), report["timings"])
 limit = report["limit"]
 check("its limit", limit["tok_s"] > 0 and 0 < limit["share"] <= 1.05 and
-      limit["binds"] in ("disk", "cpu"), limit)
+      limit["binds"] in ("drive", "cpu"), limit)
 cache = report["cache"]
 check("its cache counts", cache["asked"] == cache["hits"] + cache["misses"], cache)
 check("its drive", report["io"]["bytes"] > 0 and report["io"]["engine"], report["io"])
@@ -129,8 +133,9 @@ again = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--seed", seed)
 check("the seed of --stats repeats the answer", first.stdout == again.stdout, first.stdout)
 other = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--seed", "1", "--temp", "2")
 check("another seed and temperature gives another", other.stdout != again.stdout)
-check_run("--show-timings: a line on stderr", run(TINY, "-p", QUESTION, *GREEDY, "--show-timings"),
-          0, ANSWER, r"tok/s.*% of .* binds")
+check("--quiet: no line", run(TINY, "-p", QUESTION, *GREEDY, "--quiet").stderr == b"")
+check_run("--quiet --show-timings: that line alone",
+          run(TINY, "-p", QUESTION, *GREEDY, "--quiet", "--show-timings"), 0, ANSWER, "^[^\n]*" + SPEED)
 stop = run(TINY, "-p", QUESTION, *GREEDY, "--stop", "ralia is", "--json")
 check("--stop", json.loads(stop.stdout)["text"] == "The capital of Aust", stop.stdout)
 cut = run(TINY, "-p", QUESTION, *GREEDY, "-n", "2", "--json")

@@ -267,20 +267,32 @@ TEST_CASE("the loop guard has its own reason") {
     CHECK(seen.answer.completion_tokens == 16);
 }
 
-TEST_CASE("limits from measured rates: the longer of disk and compute binds") {
+TEST_CASE("limits from measured rates: the longest of drive, link, cpu and gpu binds") {
     RunStats run;
     run.expert_bytes = 4000, run.row_bytes = 0;
     run.ring.bytes = 4000, run.ring.busy_s = 2.0;  // 2000 B/s
     run.compute_s = 1.0;
     auto limit = limit_of(run, 10, 4.0);  // 400 B a token: 0.2 s; compute 0.1 s
-    CHECK(limit.disk_s == doctest::Approx(0.2));
+    CHECK(limit.drive_s == doctest::Approx(0.2));
     CHECK(limit.cpu_s == doctest::Approx(0.1));
     CHECK(limit.tok_s == doctest::Approx(5));
     CHECK(limit.share == doctest::Approx(0.5));
-    CHECK(std::string(limit.binds) == "disk");
+    CHECK(std::string(limit.binds) == "drive");
     run.compute_s = 3.0;
     CHECK(std::string(limit_of(run, 10, 4.0).binds) == "cpu");
     CHECK(limit_of(run, 10, 4.0).share == doctest::Approx(0.75));
+    // Beside a card the CPU counts with what it computed, not with the time it stood by.
+    run.device.launches = 100, run.host_s = 0.5;
+    CHECK(std::string(limit_of(run, 10, 4.0).binds) == "drive");
+    CHECK(limit_of(run, 10, 4.0).cpu_s == doctest::Approx(0.05));
+    run.device.busy_s = 2.5;
+    CHECK(std::string(limit_of(run, 10, 4.0).binds) == "gpu");
+    run.device.upload_s = 3.2;
+    CHECK(std::string(limit_of(run, 10, 4.0).binds) == "link");
+    CHECK(limit_of(run, 10, 4.0).tok_s == doctest::Approx(1 / 0.32));
+    run.host_s = 3.6;
+    CHECK(std::string(limit_of(run, 10, 4.0).binds) == "cpu");
+    CHECK(limit_of(run, 10, 4.0).share == doctest::Approx(0.9));
     CHECK(limit_of(run, 0, 4.0).tok_s == 0);
     CHECK(limit_of({}, 10, 4.0).tok_s == 0);
 }

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "engine/model.h"
+#include "engine/model_shape.h"
 #include "io/checksum.h"
-#include "tools/dev/checkpoint_shape.h"
 
 namespace sluice {
 
@@ -75,7 +75,7 @@ inline std::vector<double> popularity(int experts, int top_k, double skew) {
 
 // The selection bias of every expert of one layer. An expert is chosen with probability p when its
 // score sqrt(softplus(normal logit)) is lifted from its own 1 - p quantile to that of the others.
-inline std::vector<float> gate_bias(const Shape& s, uint64_t key) {
+inline std::vector<float> gate_bias(const ModelShape& s, uint64_t key) {
     if (s.skew <= 0) return std::vector<float>(static_cast<size_t>(s.experts), 0.0f);
     auto score_at = [](double p) {
         return std::sqrt(std::log1p(std::exp(normal_quantile(1 - p))));
@@ -107,7 +107,7 @@ inline uint64_t columns_of(const PlannedTensor& t) {
     return t.storage == Storage::fp4 ? last * 2 : t.storage == Storage::e8m0 ? last * 32 : last;
 }
 
-inline Values values_of(const PlannedTensor& t, const Shape& s) {
+inline Values values_of(const PlannedTensor& t, const ModelShape& s) {
     Values v;
     v.key = mix(s.seed ^ checksum(t.name.data(), t.name.size()));
     const double target = 1 / std::sqrt(static_cast<double>(columns_of(t)));

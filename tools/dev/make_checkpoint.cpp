@@ -25,11 +25,11 @@
 
 #include "engine/engram_hash.h"
 #include "engine/model.h"
+#include "engine/model_shape.h"
 #include "engine/tokenizer.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/text.h"
-#include "tools/dev/checkpoint_shape.h"
 #include "tools/dev/checkpoint_values.h"
 
 namespace {
@@ -217,7 +217,7 @@ bool open_shard(const fs::path& folder, const Shard& shard, bool verify, OpenSha
     return step(out, "header", made, 0, verify);
 }
 
-bool run_jobs(const std::vector<Job>& jobs, const Shape& shape, bool verify) {
+bool run_jobs(const std::vector<Job>& jobs, const ModelShape& shape, bool verify) {
     std::atomic<size_t> next{0};
     std::atomic<bool> good{true};
     auto work = [&] {
@@ -250,7 +250,7 @@ bool close_shards(std::vector<OpenShard>& open, bool verify) {
     return good;
 }
 
-bool run_shards(const fs::path& folder, const std::vector<Shard>& shards, const Shape& shape,
+bool run_shards(const fs::path& folder, const std::vector<Shard>& shards, const ModelShape& shape,
                 bool verify) {
     std::vector<OpenShard> open(shards.size());
     std::vector<Job> jobs;
@@ -325,7 +325,7 @@ Result<Vocabulary> read_vocabulary(const fs::path& folder) {
 }
 
 // Checked against the tokenizer, so that a mistake shows here and not when the model is loaded.
-Result<std::string> make_config(const Shape& shape, const fs::path& folder) {
+Result<std::string> make_config(const ModelShape& shape, const fs::path& folder) {
     auto vocabulary = read_vocabulary(folder);
     if (!vocabulary) return tl::unexpected(vocabulary.error());
     auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
@@ -338,7 +338,7 @@ Result<std::string> make_config(const Shape& shape, const fs::path& folder) {
     return text;
 }
 
-void add_options(CLI::App& app, Shape& s) {
+void add_options(CLI::App& app, ModelShape& s) {
     auto number = [&](const char* name, int& value) {
         app.add_option(name, value)->check(CLI::PositiveNumber);
     };
@@ -359,7 +359,7 @@ void add_options(CLI::App& app, Shape& s) {
     app.add_option("--seed", s.seed);
 }
 
-int run(const Shape& shape, const fs::path& out, const fs::path& tokenizer, bool verify) {
+int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer, bool verify) {
     auto say = [](const Error& error) {
         return std::fprintf(stderr, "%s\n", error.message.c_str()), 1;
     };
@@ -392,7 +392,7 @@ int run(const Shape& shape, const fs::path& out, const fs::path& tokenizer, bool
 
 int main(int argc, char** argv) {
     // The preset is the start that the other flags change, so it is looked for first.
-    Shape shape;
+    ModelShape shape;
     for (int i = 1; i + 1 < argc; i++) {
         if (std::strcmp(argv[i], "--shape") == 0 &&
             std::strcmp(argv[i + 1], "deepseek-v4.1-flash") == 0)
@@ -404,7 +404,7 @@ int main(int argc, char** argv) {
     app.add_option("OUT", out, "Folder to write")->required();
     app.add_option("--tokenizer", tokenizer, "Model folder whose tokenizer and vocabulary are used")
         ->required();
-    app.add_option("--shape", preset)->check(CLI::IsMember({"deepseek-v4.1-flash"}));
+    app.add_option("--shape", preset)->check(CLI::IsMember(shape_names()));
     app.add_flag("--verify", verify, "Read back and compare instead of writing");
     add_options(app, shape);
     CLI11_PARSE(app, argc, argv);

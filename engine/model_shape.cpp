@@ -1,40 +1,15 @@
-// Shapes for make_checkpoint, and the config.json of each.
-#pragma once
-
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "engine/model_shape.h"
 
 #include "engine/engram_hash.h"
 #include "io/text.h"
 
 namespace sluice {
 
-struct Shape {
-    int layers = 2, experts = 64, top_k = 6, hidden = 5120, moe = 2304;
-    int heads = 16, head_dim = 128, rope_dim = 64, q_rank = 512, o_rank = 256, o_groups = 4;
-    int window = 128, index_heads = 8, index_dim = 128, index_topk = 512, context = 65536;
-    int engram_vocab = 4000, engram_heads = 8, engram_dim = 256, engram_ngram = 3;
-    // Which layer does what: as released, or all after the first alike.
-    bool release_layers = false;
-    // Routing: an expert's popularity falls with its rank to the power of -skew (0: all alike), and
-    // attention's output, which changes slowly, is doubled `locality` times.
-    double skew = 0;
-    int locality = 0;
-    uint64_t seed = 1;
-};
+namespace {
 
-// The released model, whole; other flags take layers, experts or Engram rows away.
-inline Shape flash_shape() {
-    Shape shape;
-    shape.release_layers = true;
-    shape.layers = 40, shape.experts = 384, shape.heads = 64, shape.head_dim = 512;
-    shape.q_rank = 1280, shape.o_rank = 1024, shape.o_groups = 8, shape.index_heads = 32;
-    shape.context = 1 << 20, shape.engram_vocab = 16000000, shape.engram_ngram = 4;
-    return shape;
-}
+constexpr const char* flash_name = "deepseek-v4.1-flash";
 
-inline std::string list(const std::vector<int64_t>& items) {
+std::string list(const std::vector<int64_t>& items) {
     std::string out;
     for (int64_t item : items) out += cat(out.empty() ? "" : ", ", item);
     return "[" + out + "]";
@@ -46,7 +21,7 @@ struct Layers {
     int candidate_source = -1;
 };
 
-inline Layers layers_of(const Shape& s) {
+Layers layers_of(const ModelShape& s) {
     Layers out;
     for (int layer = 0; layer < s.layers; layer++) {
         int released = layer < 2 ? 0 : layer < 20 ? 2 : 1;
@@ -68,16 +43,11 @@ inline Layers layers_of(const Shape& s) {
     return out;
 }
 
-// What the tokenizer's own model says about it.
-struct Vocabulary {
-    int64_t size, compressed, bos, eos, pad;
-};
-
-inline std::string field(const char* name, auto value) {
+std::string field(const char* name, auto value) {
     return cat("  \"", name, "\": ", value, ",\n");
 }
 
-inline std::string size_fields(const Shape& s) {
+std::string size_fields(const ModelShape& s) {
     return field("hidden_size", s.hidden) + field("moe_intermediate_size", s.moe) +
            field("num_hidden_layers", s.layers) + field("num_attention_heads", s.heads) +
            field("num_key_value_heads", 1) + field("head_dim", s.head_dim) +
@@ -97,7 +67,7 @@ inline std::string size_fields(const Shape& s) {
 }
 
 // Rows of each Engram table: the sums of consecutive primes.
-inline std::vector<int64_t> engram_rows(const Shape& s, size_t tables) {
+std::vector<int64_t> engram_rows(const ModelShape& s, size_t tables) {
     auto columns = static_cast<size_t>((s.engram_ngram - 1) * s.engram_heads);
     auto primes = primes_from(s.engram_vocab, columns * tables);
     std::vector<int64_t> rows(tables, 0);
@@ -105,7 +75,32 @@ inline std::vector<int64_t> engram_rows(const Shape& s, size_t tables) {
     return rows;
 }
 
-inline std::string config_text(const Shape& s, const Vocabulary& v) {
+}  // namespace
+
+ModelShape flash_shape() {
+    ModelShape shape;
+    shape.release_layers = true;
+    shape.layers = 40, shape.experts = 384, shape.heads = 64, shape.head_dim = 512;
+    shape.q_rank = 1280, shape.o_rank = 1024, shape.o_groups = 8, shape.index_heads = 32;
+    shape.context = 1 << 20, shape.engram_vocab = 16000000, shape.engram_ngram = 4;
+    return shape;
+}
+
+Vocabulary flash_vocabulary() {
+    return {.size = 129280, .compressed = 99092, .bos = 0, .eos = 1, .pad = 2};
+}
+
+std::vector<std::string> shape_names() {
+    return {flash_name};
+}
+
+Result<std::string> shape_config(const std::string& name) {
+    if (name == flash_name) return config_text(flash_shape(), flash_vocabulary());
+    return fail(Code::usage,
+                cat("no shape is called \"", printable(name), "\"; known: ", flash_name));
+}
+
+std::string config_text(const ModelShape& s, const Vocabulary& v) {
     Layers layers = layers_of(s);
     std::string text =
         "{\n \"architectures\": [\"DeepseekV41ForCausalLM\"],\n"

@@ -1,0 +1,200 @@
+// `sluice plan`: what it says of memory is what the engine does, and its arithmetic is what the
+// header promises.
+#include "tools/plan.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "io/json.h"
+#include "tests/support/models.h"
+
+using namespace sluice;
+
+namespace {
+
+std::string line_text(const BudgetLine& line) {
+    return line.device + " " + std::to_string(line.bytes) + " " + line.what;
+}
+
+std::vector<std::string> lines_of(const std::vector<BudgetLine>& placement) {
+    std::vector<std::string> out;
+    for (const BudgetLine& line : placement) out.push_back(line_text(line));
+    return out;
+}
+
+// The released shape on a card of this size that is not there; scratch as a card might say.
+struct Flash {
+    std::unique_ptr<PlanModel> model;
+    EngineOptions options;
+    Plan plan;
+    MachineRates rates;
+
+    explicit Flash(uint64_t vram, uint64_t ram) {
+        auto read = model_to_plan({}, "deepseek-v4.1-flash");
+        REQUIRE_MESSAGE(read, (read ? "" : read.error().message));
+        model = std::move(*read);
+        options.ram = ram;
+        auto made = plan_memory({.config = model->config(),
+                                 .options = options,
+                                 .specs = model->specs,
+                                 .tables = model->tables,
+                                 .slot_bytes = model->slot_bytes,
+                                 .device_slot_bytes = model->device_slot_bytes,
+                                 .device = {.host = vram == 0,
+                                            .limit = vram == 0 ? UINT64_MAX : vram,
+                                            .scratch = [](const Shapes&) { return 64u << 20; }}});
+        REQUIRE_MESSAGE(made, (made ? "" : made.error().message));
+        plan = std::move(*made);
+        rates.drive = {8.8e9, 8.8e9, Origin::given};
+        rates.cpu = assumed_card();
+        rates.cpu.dense_bytes_s = rates.cpu.head_bytes_s = rates.cpu.expert_bytes_s = 40e9;
+        if (vram == 0) return;
+        rates.gpu = assumed_card();
+        rates.link = {28.6e9, Origin::given};
+    }
+};
+
+constexpr uint64_t gib = uint64_t{1} << 30;
+
+}  // namespace
+
+TEST_CASE("the plan's placement is the engine's, line by line") {
+    std::vector<EngineOptions> cases(5, test::model_options("dsv41-tiny"));
+    cases[1].cache_slots = 0;
+    cases[2].context = 4096, cases[2].chunk = 64;
+    cases[3].ram = 40u << 20;
+    cases[4] = test::model_options("dsv41-rand-a");
+    cases[4].tuning.in_flight_max = 3;
+    for (size_t i = 0; i < cases.size(); i++) {
+        CAPTURE(i);
+        const auto engine = test::load_engine(cases[i]);
+        Options options;
+        options.command = Command::plan;
+        options.engine = cases[i];
+        auto plan = make_plan(options, PlanParts::placement);
+        REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
+        CHECK(lines_of(plan->plan.placement) == lines_of(engine->placement()));
+        CHECK(plan->options.chunk == engine->options().chunk);
+        CHECK(plan->options.context == engine->options().context);
+        CHECK(plan->device == engine->device_name());
+    }
+}
+
+TEST_CASE("the plan refuses what the engine refuses, in the same words") {
+    EngineOptions options = test::model_options("dsv41-tiny");
+    options.ram = 1u << 20;
+    Options plan;
+    plan.engine = options;
+    const auto refused = make_plan(plan);
+    const auto engine = Engine::load(options);
+    REQUIRE_FALSE(refused);
+    REQUIRE_FALSE(engine);
+    CHECK(refused.error().message == engine.error().message);
+    CHECK(refused.error().code == engine.error().code);
+}
+
+TEST_CASE("bytes by class: the release's, from its shape alone") {
+    auto read = model_to_plan({}, "deepseek-v4.1-flash");
+    REQUIRE(read);
+    const PlanModel& m = **read;
+    uint64_t dense = 0, head = 0;
+    for (const PlannedClass& c : m.classes) {
+        if (c.home == Home::dense) (c.what == "head" ? head : dense) += c.bytes;
+    }
+    // The published 7,199,094,208 without the routers' biases for images, which are not loaded.
+    CHECK(dense == 7199094208 - 40 * 384 * 4);
+    CHECK(head == 129280ull * 5120 * 2);
+    CHECK(m.bytes(Home::embedding) == head);
+    CHECK(m.expert_bytes == 17694720 + 1105920);
+    CHECK(m.experts() == 15360);
+    CHECK(m.token_experts() == 240);
+    CHECK(m.slot_bytes >= m.expert_bytes);
+    CHECK(m.slot_bytes <= m.expert_bytes + 2 * 4096);
+    for (const PlannedClass& c : m.classes) {
+        if (c.what == "engram tables") CHECK(c.bytes == (384006168ull + 384016682) * 264);
+    }
+}
+
+TEST_CASE("the classes of a checkpoint are all of its bytes") {
+    auto read = model_to_plan(test::model_options("dsv41-tiny"), "");
+    REQUIRE(read);
+    uint64_t classes = 0, tensors = 0;
+    for (const PlannedClass& c : (*read)->classes) classes += c.bytes;
+    for (const Tensor& tensor : (*read)->loaded.runtime.checkpoint.tensors())
+        tensors += tensor.bytes;
+    CHECK(classes == tensors);
+    uint64_t shards = 0;
+    for (const PlannedDrive& drive : (*read)->drives) shards += drive.shards;
+    CHECK(shards == (*read)->loaded.runtime.checkpoint.shards().size());
+}
+
+TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
+    const Flash f(7838315315, 32 * gib);
+    uint64_t vram = 0, ram = 0;
+    for (const BudgetLine& one : f.plan.placement) (one.device == "vram" ? vram : ram) += one.bytes;
+    CHECK(vram <= 7838315315);
+    CHECK(ram <= 32 * gib);
+    CHECK(f.plan.head_on_host);
+
+    const Forecast cold = forecast_decode(*f.model, f.plan, f.rates, Warmth::cold);
+    CHECK(std::string(cold.terms.binds()) == "drive");
+    CHECK(cold.terms.drive == doctest::Approx(240 * 18808832.0 / 8.8e9).epsilon(0.001));
+    CHECK(cold.limit_tok_s() == doctest::Approx(1.95).epsilon(0.005));
+    CHECK(cold.terms.link == doctest::Approx(240 * 18800640.0 / 28.6e9));
+    CHECK(cold.terms.cpu == doctest::Approx(129280.0 * 5120 * 2 / 40e9));
+
+    const Forecast even = forecast_decode(*f.model, f.plan, f.rates, Warmth::even);
+    const Forecast skewed = forecast_decode(*f.model, f.plan, f.rates, Warmth::skewed);
+    CHECK(even.ram_hits == doctest::Approx(f.plan.cache_slots / 15360.0));
+    CHECK(even.limit_tok_s() > cold.limit_tok_s());
+    CHECK(skewed.limit_tok_s() > even.limit_tok_s());
+
+    // A sweep of 4096 tokens reads nearly every expert once a chunk.
+    const Forecast prompt = forecast_prompt(*f.model, f.plan, f.rates, Warmth::cold, 4096);
+    const double chunks = std::ceil(4096.0 / f.plan.shape.chunk);
+    CHECK(prompt.terms.drive >= 0.99 * chunks * 15360 * 18808832.0 / 8.8e9);
+    CHECK(prompt.terms.drive <= 1.02 * chunks * 15360 * 18808832.0 / 8.8e9);
+}
+
+TEST_CASE("what binds is the longest of the terms") {
+    Flash f(7838315315, 32 * gib);
+    f.rates.link = {2e9, Origin::given};
+    CHECK(std::string(forecast_decode(*f.model, f.plan, f.rates, Warmth::cold).terms.binds()) ==
+          "link");
+    f.rates.link = {28.6e9, Origin::given};
+    f.rates.gpu->dense_bytes_s = 1e9;
+    CHECK(std::string(forecast_decode(*f.model, f.plan, f.rates, Warmth::cold).terms.binds()) ==
+          "gpu");
+    Flash cpu(0, 64 * gib);
+    cpu.rates.cpu.dense_bytes_s = 1e9;
+    const Forecast slow = forecast_decode(*cpu.model, cpu.plan, cpu.rates, Warmth::cold);
+    CHECK(std::string(slow.terms.binds()) == "cpu");
+    CHECK(slow.terms.link == 0);
+    CHECK(slow.terms.gpu == 0);
+    CHECK(slow.apart_tok_s() < slow.limit_tok_s());
+}
+
+TEST_CASE("the report: every part in text and JSON") {
+    Options options;
+    options.engine = test::model_options("dsv41-tiny");
+    options.engine.context = 8192;
+    options.drive_rate = 1000000000;
+    auto plan = make_plan(options);
+    REQUIRE(plan);
+    const std::string text = plan_text(*plan);
+    for (const char* part : {"routed experts", "placement", "drives", "rates", "given", "decode",
+                             "warm, even", " 4096 tokens", "binds"}) {
+        CAPTURE(part);
+        CHECK(text.find(part) != std::string::npos);
+    }
+    auto json = Json::parse(plan_json(*plan));
+    REQUIRE(json);
+    CHECK((*json)["decode"].size() == 3);
+    CHECK((*json)["prompt"].size() == 6);
+    CHECK((*json)["rates"]["drive"]["layer_bytes_s"].number().value() == 1e9);
+    CHECK((*json)["rates"]["drive"]["origin"].string().value() == "given");
+    CHECK((*json)["placement"].size() == plan->plan.placement.size());
+    CHECK((*json)["files"].boolean().value());
+    for (const Forecast& f : plan->decode) CHECK(f.limit_tok_s() > f.apart_tok_s());
+}

@@ -1,0 +1,170 @@
+#include "tools/plan.h"
+
+#include "io/text.h"
+#include "tools/bench_drive.h"
+#include "tools/exit_code.h"
+#include "tools/output.h"
+#include "tools/signals.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr double drive_seconds = 0.4;
+constexpr int32_t prompt_sizes[] = {512, 4096, 8192};
+
+// What computes: a backend that is there, and how much memory it is planned with.
+struct Device {
+    std::unique_ptr<Backend> cpu, card;
+    DeviceMemory memory;
+};
+
+// A card that is not there, of the size asked for.
+void assume_card(const Options& options, PlanReport& report, Device& device, std::string why) {
+    const uint64_t vram = options.engine.vram;
+    report.device = cat("a card of ", size_text(vram), " that is not here");
+    report.notes.push_back(std::move(why));
+    device.memory = {.host = false, .limit = vram, .scratch = [](const Shapes& most) {
+                         return cuda_scratch_bytes(most).value_or(0);
+                     }};
+    if (!cuda_scratch_bytes({})) {
+        report.notes.push_back("this build has no CUDA: scratch of the card's kernels not counted");
+    }
+}
+
+Result<void> find_device(const Options& options, PlanReport& report, Device& device) {
+    const EngineOptions& o = options.engine;
+    const auto index = card_number(o.device);
+    if (!index) return tl::unexpected(index.error());
+    auto cpu = make_cpu_backend({.isa = o.isa, .threads = o.threads});
+    if (!cpu) return tl::unexpected(cpu.error());
+    device.cpu = std::move(*cpu);
+    report.device = device.cpu->name();
+    device.memory = device_memory(*device.cpu);
+    if (o.device == "cpu" && o.vram != 0) {
+        return fail(Code::usage, "--vram is given, but the run is on the CPU");
+    }
+    if (o.device == "cpu") return {};
+    auto cards = cuda_devices();
+    if (!cards) return within("--device auto (--device cpu plans without)", cards.error());
+    if (cards->empty() && o.vram != 0) {
+        assume_card(options, report, device, "no card here: its rates are assumed");
+        return {};
+    }
+    if (cards->empty() && o.device == "auto") return {};
+    auto card = make_cuda_backend({.device = *index, .vram_budget = o.vram});
+    if (!card && card.error().code == Code::no_memory && o.vram != 0) {
+        assume_card(options, report, device, cat("assumed rates: ", card.error().message));
+        return {};
+    }
+    if (!card) return tl::unexpected(card.error());
+    device.card = std::move(*card);
+    report.device = device.card->name();
+    device.memory = device_memory(*device.card);
+    return {};
+}
+
+Result<void> measure_drive(const Options& options, PlanReport& report) {
+    DriveRates& drive = report.rates.drive;
+    if (options.drive_rate > 0) {
+        const auto rate = static_cast<double>(options.drive_rate);
+        drive = {rate, rate, Origin::given};
+        return {};
+    }
+    drive = assumed_drive();
+    if (!report.model->files) return {};
+    auto reads = measure_engine_reads(options.engine, drive_seconds);
+    if (!reads) return tl::unexpected(reads.error());
+    drive = {reads->layer_bytes_s, reads->stream_bytes_s, Origin::measured};
+    return {};
+}
+
+Result<void> measure_card(const Options& options, const ModelConfig& config, Device& device,
+                          MachineRates& rates) {
+    rates.link = assumed_link();
+    rates.gpu = assumed_card();
+    if (device.card) {
+        auto link = measure_link(*device.card);
+        if (!link) return tl::unexpected(link.error());
+        auto kernels = measure_kernels(*device.card, config);
+        if (!kernels) return tl::unexpected(kernels.error());
+        rates.link = *link;
+        rates.gpu = *kernels;
+    }
+    if (const uint64_t given = options.engine.link_rate; given > 0) {
+        rates.link = {static_cast<double>(given), Origin::given};
+    }
+    return {};
+}
+
+Result<void> measure(const Options& options, PlanReport& report, Device& device) {
+    const ModelConfig& config = report.model->config();
+    if (auto r = measure_drive(options, report); !r) return r;
+    const int threads = options.engine.threads > 0 ? options.engine.threads : usable_cpus();
+    auto copy = measure_copy(threads);
+    if (!copy) return tl::unexpected(copy.error());
+    report.rates.copy_bytes_s = *copy;
+    auto cpu = measure_kernels(*device.cpu, config);
+    if (!cpu) return tl::unexpected(cpu.error());
+    report.rates.cpu = *cpu;
+    return device.memory.host ? Result<void>()
+                              : measure_card(options, config, device, report.rates);
+}
+
+void forecast(PlanReport& report) {
+    const PlanModel& model = *report.model;
+    for (Warmth warmth : {Warmth::cold, Warmth::even, Warmth::skewed}) {
+        report.decode.push_back(forecast_decode(model, report.plan, report.rates, warmth));
+    }
+    for (int32_t tokens : prompt_sizes) {
+        if (tokens > report.options.context) continue;
+        for (Warmth warmth : {Warmth::cold, Warmth::even}) {
+            report.prompts.push_back(
+                forecast_prompt(model, report.plan, report.rates, warmth, tokens));
+        }
+    }
+}
+
+}  // namespace
+
+Result<PlanReport> make_plan(const Options& options, PlanParts parts) {
+    PlanReport report;
+    auto model = model_to_plan(options.engine, options.shape);
+    if (!model) return tl::unexpected(model.error());
+    report.model = std::move(*model);
+    report.options = options.engine;
+    Device device;
+    if (auto r = find_device(options, report, device); !r) return tl::unexpected(r.error());
+    PlanModel& m = *report.model;
+    report.vram = device.memory.host ? 0 : device.memory.limit;
+    auto plan = plan_memory({.config = m.config(),
+                             .options = report.options,
+                             .specs = m.specs,
+                             .tables = m.tables,
+                             .slot_bytes = m.slot_bytes,
+                             .device_slot_bytes = m.device_slot_bytes,
+                             .device = device.memory});
+    if (!plan) return tl::unexpected(plan.error());
+    report.plan = std::move(*plan);
+    report.notes.insert(report.notes.end(), m.notes.begin(), m.notes.end());
+    report.notes.insert(report.notes.end(), report.plan.notes.begin(), report.plan.notes.end());
+    if (auto now = check_ram(report.options.ram, available_ram()); !now) {
+        report.notes.push_back(cat("a run would be refused now: ", now.error().message));
+    }
+    if (parts == PlanParts::placement) return report;
+    if (auto r = measure(options, report, device); !r) return tl::unexpected(r.error());
+    forecast(report);
+    return report;
+}
+
+int run_plan(const Options& options) {
+    install_signals(SecondPress::leaves);
+    auto report = make_plan(options);
+    if (!report) return report_error(report.error());
+    Output output(1);
+    auto done = output.write(options.json ? plan_json(*report) : plan_text(*report));
+    if (!done) return report_error(done.error());
+    return output.reader_gone() ? exit_reader_gone : exit_ok;
+}
+
+}  // namespace sluice
