@@ -334,8 +334,8 @@ struct GroupedOutputQuant {
     ActQuant quant;
 };
 
-// Of every row: place[i][0] = the place of its largest value, the first of equals; place[i][1] = that
-// of its first value that is no finite number, or -1.
+// Of every row: place[i][0] = the place of its largest value, the first of equals; place[i][1] =
+// that of its first value that is no finite number, or -1.
 struct Best {
     int32_t* place;  // [n][2]
     const float* x;  // [n][count]
