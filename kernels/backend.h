@@ -139,7 +139,7 @@ class Backend {
     virtual void run(const GateUp& op);
 };
 
-enum class CpuIsa { automatic, scalar, avx2, avx512 };
+enum class CpuIsa { automatic, scalar, avx2, avx512, amx };
 const char* isa_name(CpuIsa isa);
 // What this CPU can run; scalar is always there.
 std::vector<CpuIsa> cpu_isas();

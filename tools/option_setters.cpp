@@ -227,7 +227,8 @@ Outcome set_isa(Options& o, const Setting& s) {
                                 {{"auto", CpuIsa::automatic},
                                  {"scalar", CpuIsa::scalar},
                                  {"avx2", CpuIsa::avx2},
-                                 {"avx512", CpuIsa::avx512}});
+                                 {"avx512", CpuIsa::avx512},
+                                 {"amx", CpuIsa::amx}});
 }
 
 Outcome set_io(Options& o, const Setting& s) {

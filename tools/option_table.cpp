@@ -83,7 +83,7 @@ constexpr OptionSpec table[] = {
     {"--device", "NAME", Takes::one, plans | selftest_, true, g_machine,
      "auto, cpu, cuda or cuda:N", set_device},
     {"--cpu-isa", "NAME", Takes::one, plans | selftest_, true, g_machine,
-     "auto, scalar, avx2 or avx512", set_isa},
+     "auto, scalar, avx2, avx512 or amx", set_isa},
     {"--io", "NAME", Takes::one, plans, true, g_machine,
      "auto, uring, threads, or paced:RATE[,LATENCY]: play a slower drive, like paced:8.8GB,80us; "
      "8.8GB+4.4GB: one a folder, in order",

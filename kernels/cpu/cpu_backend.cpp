@@ -17,6 +17,7 @@ struct OwnedWorkspace : Workspace {
 };
 
 const Table& table_of(CpuIsa isa) {
+    if (isa == CpuIsa::amx) return table_amx();
     if (isa == CpuIsa::avx512) return table_avx512();
     if (isa == CpuIsa::avx2) return table_avx2();
     return table_scalar();

@@ -1,5 +1,7 @@
 // What this CPU can run, and how many of its cores this process may use.
+#include <cpuid.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +69,16 @@ int quota_cpus() {
     return least;
 }
 
+// Eight-bit tiles, and the system's leave to use their registers in this process.
+bool has_amx() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned tile_and_int8 = 3u << 24;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tile_and_int8) != tile_and_int8)
+        return false;
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
 }  // namespace
 
 int usable_cpus() {
@@ -84,6 +96,8 @@ const char* isa_name(CpuIsa isa) {
             return "avx2";
         case CpuIsa::avx512:
             return "avx512";
+        case CpuIsa::amx:
+            return "amx";
     }
     return "unknown";
 }
@@ -99,6 +113,7 @@ std::vector<CpuIsa> cpu_isas() {
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vnni"))
         isas.push_back(CpuIsa::avx512);
+    if (isas.back() == CpuIsa::avx512 && has_amx()) isas.push_back(CpuIsa::amx);
     return isas;
 }
 

@@ -103,6 +103,18 @@ struct GroupWeights {
     __m512 scale;
 };
 
+// Scales of `left` blocks, at most 16; the others become 0.
+SLUICE_LANE __m512 weight_scales(const uint8_t* scales, int64_t left) {
+    __m128i e = left >= 16 ? _mm_loadu_si128((const __m128i*)scales)
+                           : _mm_maskz_loadu_epi8((__mmask16)((1u << left) - 1), scales);
+    // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
+    __mmask16 special =
+        _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8((char)254));
+    __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23);
+    bits = _mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(0x00400000));
+    return _mm512_castsi512_ps(bits);
+}
+
 SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales, int64_t left) {
     __m512i table = _mm512_broadcast_i32x4(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
@@ -120,14 +132,7 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
         w.low[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(c, mask));
         w.high[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask));
     }
-    __m128i e = left >= 16 ? _mm_loadu_si128((const __m128i*)scales)
-                           : _mm_maskz_loadu_epi8((__mmask16)((1u << left) - 1), scales);
-    // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
-    __mmask16 special =
-        _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8((char)254));
-    __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23);
-    bits = _mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(0x00400000));
-    w.scale = _mm512_castsi512_ps(bits);
+    w.scale = weight_scales(scales, left);
     return w;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/fp4.h"
+#include "kernels/cpu/fp4_tiles.h"
 #include "kernels/cpu/quant.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
@@ -47,14 +48,20 @@ struct ExpertPass {
     int32_t first, rows;  // of op
     int32_t x_row;        // of Round::x, of the first row
     int32_t row;          // of Round::inner, gate and up
+    int32_t room;         // rows it takes there: a tile is always whole
+
+    bool tile() const { return rows >= fp4_tile_least; }
 };
 
 struct Round {
     ExpertPass passes[round_passes];
     int32_t count, rows, x_rows;
-    int32_t pass_of[round_rows];       // of a row
-    const uint8_t* codes[round_rows];  // of the rows of x that are cut into digits, each once
+    int32_t pass_of[round_rows];  // of a row
+    // Of the rows of x that are cut into digits, each once; null: none. With tile_of the first row
+    // of its tile, or -1.
+    const uint8_t* codes[round_rows];
     const uint8_t* scales[round_rows];
+    int32_t tile_of[round_rows];
     int64_t dim, inner_dim;
     DigitRows x, inner;
     bf16 *gate, *up;  // [rows][inner_dim]: w1 x and w3 x
@@ -77,18 +84,36 @@ SLUICE_LANE DigitRows place_digit_rows(int8_t*& at, int32_t rows, int32_t cols) 
     return placed;
 }
 
-// Cuts blocks 16 j .. 16 j + 15 of a row that has `used` blocks; those past its end become zero.
+// Cuts blocks 16 j .. 16 j + 15 of row `row` that has `used` blocks; those past its end become
+// zero, or in the tile that begins at row `tile` stay what they are.
 template <class Quantise>
-static void cut_sixteen(const DigitRows& row, int64_t j, int64_t used, Quantise quantise) {
+static void cut_sixteen(const DigitRows& rows, int64_t row, int64_t tile, int64_t j, int64_t used,
+                        Quantise quantise) {
+    DigitRows to = rows.from(tile < 0 ? row : tile);
     int64_t end = 16 * j + 16;
     if (end > used) {
-        clear_blocks(row, 16 * j, end);
+        if (tile < 0) clear_blocks(to, 16 * j, end);
         end = used;
     }
     for (int64_t b = 16 * j; b < end; ++b) {
         uint8_t codes[32], scale;
         const uint8_t* from = quantise(b, codes, &scale);
-        cut_block(row, b, from, scale);
+        if (tile < 0)
+            cut_block(to, b, from, scale);
+        else
+            cut_tile_block(to, row - tile, b, from, scale);
+    }
+}
+
+template <class Emit>
+static void fp4_tile_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const DigitRows& x,
+                             int32_t rows, Emit emit) {
+    for (int64_t row = first; row < end; row += fp4_tile_rows) {
+        int32_t count = (int32_t)(end - row < fp4_tile_rows ? end - row : fp4_tile_rows);
+        float y[fp4_tile_rows][fp4_tile_rows];
+        fp4_tiles(y, w, row, count, x);
+        for (int32_t r = 0; r < count; ++r)
+            for (int32_t c = 0; c < rows; ++c) emit(row + r, c, to_bf16(y[r][c]));
     }
 }
 
@@ -100,6 +125,9 @@ static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const Di
         for (int64_t row = first; row < end; ++row)
             for (int32_t c = 0; c < rows; ++c) emit(row, c, to_bf16(fp4_dot(w, row, x.from(c))));
         return;
+    }
+    if constexpr (fp4_has_tiles) {
+        if (rows >= fp4_tile_least) return fp4_tile_outputs(w, first, end, x, rows, emit);
     }
     for (int64_t row = first; row < end; row += fp4_panel_rows) {
         int32_t count = (int32_t)(end - row < fp4_panel_rows ? end - row : fp4_panel_rows);
@@ -115,32 +143,35 @@ static int32_t place_x(Round& round, const RoutedExpert& op, int32_t row) {
     const uint8_t* codes = op.x.codes + op.rows[row] * round.dim;
     const uint8_t* scales = op.x.scales + op.rows[row] * (round.dim / 32);
     for (int32_t i = 0; i < round.x_rows; ++i)
-        if (round.codes[i] == codes && round.scales[i] == scales) return i;
+        if (round.codes[i] == codes && round.scales[i] == scales && round.tile_of[i] < 0) return i;
     round.codes[round.x_rows] = codes;
     round.scales[round.x_rows] = scales;
+    round.tile_of[round.x_rows] = -1;
     return round.x_rows++;
 }
 
 // Adds rows from `first` of op; returns how many, 0 if the round is full.
 static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     int32_t rows = op.count - first < expert_rows_max ? op.count - first : expert_rows_max;
-    bool fits = round.count < round_passes && round.rows + rows <= round_rows &&
+    int32_t room = rows >= fp4_tile_least ? fp4_tile_rows : rows;
+    bool fits = round.count < round_passes && round.rows + room <= round_rows &&
                 (round.count == 0 ||
                  (op.expert.w1.cols == round.dim && op.expert.w1.rows == round.inner_dim));
     if (!fits) return 0;
     round.dim = op.expert.w1.cols;
     round.inner_dim = op.expert.w1.rows;
-    ExpertPass pass = {&op, first, rows, round.x_rows, round.rows};
+    ExpertPass pass = {&op, first, rows, round.x_rows, round.rows, room};
     if (rows == 1) {
         pass.x_row = place_x(round, op, first);
     } else {  // a panel wants its rows side by side
-        for (int32_t c = 0; c < rows; ++c, ++round.x_rows) {
-            int64_t token = op.rows[first + c];
-            round.codes[round.x_rows] = op.x.codes + token * round.dim;
+        for (int32_t c = 0; c < room; ++c, ++round.x_rows) {
+            int64_t token = op.rows[first + (c < rows ? c : 0)];
+            round.codes[round.x_rows] = c < rows ? op.x.codes + token * round.dim : nullptr;
             round.scales[round.x_rows] = op.x.scales + token * (round.dim / 32);
+            round.tile_of[round.x_rows] = pass.tile() ? pass.x_row : -1;
         }
     }
-    for (int32_t c = 0; c < rows; ++c) round.pass_of[round.rows++] = round.count;
+    for (int32_t c = 0; c < room; ++c) round.pass_of[round.rows++] = round.count;
     round.passes[round.count++] = pass;
     return rows;
 }
@@ -152,7 +183,8 @@ static void cut_x(const Round& round) {
     for (int64_t item = 0; item < round.x_rows * parts; ++item) {
         int64_t row = item / parts;
         const uint8_t *codes = round.codes[row], *scales = round.scales[row];
-        cut_sixteen(round.x.from(row), item % parts, round.dim / 32,
+        if (!codes) continue;
+        cut_sixteen(round.x, row, round.tile_of[row], item % parts, round.dim / 32,
                     [=](int64_t b, uint8_t*, uint8_t* scale) {
                         *scale = scales[b];
                         return codes + 32 * b;
@@ -184,10 +216,11 @@ static void cut_inner(const Round& round) {
     for (int64_t item = 0; item < round.rows * parts; ++item) {
         int64_t row = item / parts;
         const ExpertPass& pass = round.passes[round.pass_of[row]];
+        if (row - pass.row >= pass.rows) continue;
         const bf16 *gate = round.gate + row * inner, *up = round.up + row * inner;
         const float* weight = pass.op->weights + pass.first + (row - pass.row);
         float limit = pass.op->limit;
-        cut_sixteen(round.inner.from(row), item % parts, inner / 32,
+        cut_sixteen(round.inner, row, pass.tile() ? pass.row : -1, item % parts, inner / 32,
                     [=](int64_t b, uint8_t* codes, uint8_t* scale) {
                         swiglu_block(gate + 32 * b, up + 32 * b, limit, weight, codes, scale);
                         return codes;
@@ -224,10 +257,12 @@ static void run_round(Round& round, Workspace& workspace) {
 #pragma omp parallel num_threads(workspace.threads) if (round.count * round.dim * inner > \
                                                         small_work)
     {
+        configure_tiles();
         cut_x(round);
         gate_and_up(round);
         cut_inner(round);
         down(round);
+        release_tiles();
     }
 }
 

@@ -63,5 +63,6 @@ struct Table {
 const Table& table_scalar();
 const Table& table_avx2();
 const Table& table_avx512();
+const Table& table_amx();
 
 }  // namespace sluice::cpu

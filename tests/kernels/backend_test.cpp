@@ -86,7 +86,7 @@ TEST_CASE("backend: what cannot be is refused by name") {
         CHECK(backend.error().message.find(std::to_string(threads)) != std::string::npos);
     }
     auto isas = cpu_isas();
-    for (CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512}) {
+    for (CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::amx}) {
         bool has = std::find(isas.begin(), isas.end(), isa) != isas.end();
         auto backend = make_cpu_backend({isa, 1});
         CHECK(backend.has_value() == has);

@@ -134,14 +134,17 @@ TEST_CASE("RoutedExpert: every kind of scale byte") {
     for (int byte : {0, 1, 10, 11, 12, 127, 254, 255}) {
         CAPTURE(byte);
         auto b = (uint8_t)byte;
-        ExpertCase weights(544, 32, 2, 3), activations(544, 32, 2, 4), mixed(544, 32, 2, 5);
-        for (auto& scales : weights.scales) scales.assign(scales.size(), b);
-        activations.x_scales.assign(activations.x_scales.size(), b);
-        for (auto& scales : mixed.scales)
-            for (size_t i = 0; i < scales.size(); i += 7) scales[i] = b;
-        for (size_t i = 0; i < mixed.x_scales.size(); i += 5) mixed.x_scales[i] = b;
         auto backends = backends_present();
-        for (ExpertCase* c : {&weights, &activations, &mixed}) check_expert(backends, *c);
+        for (int32_t count : {2, 13}) {
+            ExpertCase weights(544, 32, count, 3), activations(544, 32, count, 4),
+                mixed(544, 32, count, 5);
+            for (auto& scales : weights.scales) scales.assign(scales.size(), b);
+            activations.x_scales.assign(activations.x_scales.size(), b);
+            for (auto& scales : mixed.scales)
+                for (size_t i = 0; i < scales.size(); i += 7) scales[i] = b;
+            for (size_t i = 0; i < mixed.x_scales.size(); i += 5) mixed.x_scales[i] = b;
+            for (ExpertCase* c : {&weights, &activations, &mixed}) check_expert(backends, *c);
+        }
     }
 }
 
@@ -149,14 +152,15 @@ TEST_CASE("RoutedExpert: every kind of scale byte") {
 TEST_CASE("RoutedExpert: extreme digits") {
     auto backends = backends_present();
     for (int code : {0x00, 0x80, 0x01, 0x7e, 0xfe, 0x77, 0xf8})
-        for (int pair : {0x00, 0x77, 0xff, 0x7f, 0x88}) {
-            CAPTURE(code);
-            CAPTURE(pair);
-            ExpertCase c(544, 32, 1, 6);
-            c.x.assign(c.x.size(), (uint8_t)code);
-            for (auto& codes : c.codes) codes.assign(codes.size(), (uint8_t)pair);
-            check_expert(backends, c);
-        }
+        for (int pair : {0x00, 0x77, 0xff, 0x7f, 0x88})
+            for (int32_t count : {1, 9}) {
+                CAPTURE(code);
+                CAPTURE(pair);
+                ExpertCase c(544, 32, count, 6);
+                c.x.assign(c.x.size(), (uint8_t)code);
+                for (auto& codes : c.codes) codes.assign(codes.size(), (uint8_t)pair);
+                check_expert(backends, c);
+            }
 }
 
 TEST_CASE("RoutedExpert: NaN reaches the output, and only of the row that has it") {
@@ -191,28 +195,65 @@ TEST_CASE("RoutedExpert: a row does not depend on its neighbours, and no row is 
     }
 }
 
-TEST_CASE("RoutedExpertBatch: the bits of its experts one by one") {
-    ExpertCase a(96, 64, 3, 9), b(96, 64, 5, 10);
-    std::vector<bf16> want_a = run_reference(a), want_b = run_reference(b);
-    for (auto& on : backends_present()) {
-        CAPTURE(on.name());
-        Operands operands(on);
-        std::vector<RoutedExpert> items;
-        for (ExpertCase* c : {&a, &b}) {
-            const uint8_t *w[3], *s[3];
-            for (int m = 0; m < 3; ++m) {
-                w[m] = place(on, operands, c->codes[m]);
-                s[m] = place(on, operands, c->scales[m]);
+// A row that several experts share is cut once; the other way round, only a row that is not in a
+// tile may be shared.
+TEST_CASE("RoutedExpertBatch: experts on rows of the same activations") {
+    for (int32_t count : {1, 4, 12, 40}) {
+        CAPTURE(count);
+        ExpertCase many(288, 96, count, 11), one(288, 96, 1, 12);
+        one.x.assign(many.x.begin(), many.x.begin() + 288);
+        one.x_scales.assign(many.x_scales.begin(), many.x_scales.begin() + 288 / 32);
+        std::vector<bf16> want_many = run_reference(many), want_one = run_reference(one);
+        for (auto& on : backends_present()) {
+            CAPTURE(on.name());
+            Operands operands(on);
+            std::vector<RoutedExpert> items;
+            QuantRows x{operands.in(many.x), operands.in(many.x_scales)};
+            for (ExpertCase* c : {&one, &many, &one}) {
+                const uint8_t *w[3], *s[3];
+                for (int m = 0; m < 3; ++m) {
+                    w[m] = place(on, operands, c->codes[m]);
+                    s[m] = place(on, operands, c->scales[m]);
+                }
+                items.push_back(c->op(operands.out<bf16>(c->out_size()), w, s));
+                items.back().x = x;
+                items.back().rows = operands.in(c->rows);
+                items.back().slots = operands.in(c->slots);
+                items.back().weights = operands.in(c->weights);
             }
-            items.push_back(c->op(operands.out<bf16>(c->out_size()), w, s));
-            items.back().x = {operands.in(c->x), operands.in(c->x_scales)};
-            items.back().rows = operands.in(c->rows);
-            items.back().slots = operands.in(c->slots);
-            items.back().weights = operands.in(c->weights);
+            on->run(RoutedExpertBatch{items.data(), 3});
+            CHECK(differences(operands.fetch(items[0].out, one.out_size()), want_one) == 0);
+            CHECK(differences(operands.fetch(items[1].out, many.out_size()), want_many) == 0);
+            CHECK(differences(operands.fetch(items[2].out, one.out_size()), want_one) == 0);
         }
-        on->run(RoutedExpertBatch{items.data(), 2});
-        CHECK(differences(operands.fetch(items[0].out, a.out_size()), want_a) == 0);
-        CHECK(differences(operands.fetch(items[1].out, b.out_size()), want_b) == 0);
+    }
+}
+
+TEST_CASE("RoutedExpertBatch: the bits of its experts one by one") {
+    for (auto [rows_a, rows_b] : {std::pair{3, 5}, {1, 1}, {20, 1}, {70, 33}}) {
+        CAPTURE(rows_a);
+        ExpertCase a(96, 64, rows_a, 9), b(96, 64, rows_b, 10);
+        std::vector<bf16> want_a = run_reference(a), want_b = run_reference(b);
+        for (auto& on : backends_present()) {
+            CAPTURE(on.name());
+            Operands operands(on);
+            std::vector<RoutedExpert> items;
+            for (ExpertCase* c : {&a, &b}) {
+                const uint8_t *w[3], *s[3];
+                for (int m = 0; m < 3; ++m) {
+                    w[m] = place(on, operands, c->codes[m]);
+                    s[m] = place(on, operands, c->scales[m]);
+                }
+                items.push_back(c->op(operands.out<bf16>(c->out_size()), w, s));
+                items.back().x = {operands.in(c->x), operands.in(c->x_scales)};
+                items.back().rows = operands.in(c->rows);
+                items.back().slots = operands.in(c->slots);
+                items.back().weights = operands.in(c->weights);
+            }
+            on->run(RoutedExpertBatch{items.data(), 2});
+            CHECK(differences(operands.fetch(items[0].out, a.out_size()), want_a) == 0);
+            CHECK(differences(operands.fetch(items[1].out, b.out_size()), want_b) == 0);
+        }
     }
 }
 
