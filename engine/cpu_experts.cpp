@@ -27,14 +27,19 @@ uint64_t CpuExperts::bytes(const ModelConfig& config) {
 }
 
 CpuExperts::CpuExperts(const CpuExpertsOptions& options, std::unique_ptr<Backend> backend)
-    : backend_(std::move(backend)), split_(options.share), held_max_(options.held_max) {
-    stats_.expert_bytes = options.expert_bytes;
+    : backend_(std::move(backend)),
+      split_(options.share),
+      held_max_(options.held_max),
+      expert_bytes_(options.expert_bytes) {
+    stats_.expert_bytes = expert_bytes_;
 }
 
 Result<std::unique_ptr<CpuExperts>> CpuExperts::create(const CpuExpertsOptions& options,
                                                        const ModelConfig& config,
                                                        uint64_t exchange_bytes) {
-    const int threads = options.threads > 0 ? options.threads : std::max(1, usable_cpus() - 1);
+    const int cpus = usable_cpus();
+    const int threads =
+        options.threads > 0 ? options.threads : std::max(1, cpus - (cpus > 4 ? 2 : 1));
     auto backend = make_cpu_backend({.isa = options.isa, .threads = threads});
     if (!backend) return tl::unexpected(backend.error());
     std::unique_ptr<CpuExperts> made(new CpuExperts(options, std::move(*backend)));
@@ -152,8 +157,8 @@ void CpuExperts::work() {
         if (batch.empty()) continue;
         const int64_t begin = spans::now();
         backend_->run(RoutedExpertBatch{batch.data(), static_cast<int32_t>(batch.size())});
-        spans::add(
-            {"experts", begin, spans::now(), 0, 0, -1, -1, spans::Track::cpu_experts, false});
+        spans::add({"experts", begin, spans::now(), expert_bytes_ * batch.size(), 0, -1, -1,
+                    spans::Track::cpu_experts, false});
         const double end = now();
         {
             const std::lock_guard lock(mutex_);

@@ -29,7 +29,7 @@ namespace sluice {
 
 struct CpuExpertsOptions {
     CpuIsa isa = CpuIsa::automatic;
-    int threads = 0;                // 0: one less than usable, for the engine thread
+    int threads = 0;                // 0: what the engine thread and the reads leave
     std::optional<uint32_t> share;  // percent; empty: by measured rates
     size_t held_max = 1;            // experts added and not dropped
     uint64_t expert_bytes = 0;      // of one, for the statistics
@@ -84,6 +84,7 @@ class CpuExperts {
     ExpertSplit split_;
     PageBuffer exchange_, partials_;
     size_t held_max_;
+    uint64_t expert_bytes_;
 
     // Of the layer.
     std::vector<int32_t> taken_;

@@ -31,7 +31,8 @@ int print(const std::string& text) {
 int show_version() {
     return print(cat("sluice ", SLUICE_VERSION, "\n", "commit   ", SLUICE_COMMIT, "\n", "compiler ",
                      __VERSION__, "\n", "cuda     ", SLUICE_CUDA_TEXT, "\n",
-                     "cpu      scalar, avx2, avx512, amx; this machine: ", isa_list(cpu_isas()), "\n"));
+                     "cpu      scalar, avx2, avx512, amx; this machine: ", isa_list(cpu_isas()),
+                     "\n"));
 }
 
 int show_devices() {

@@ -9,6 +9,8 @@ namespace sluice {
 
 namespace {
 
+constexpr int32_t prompt_tokens = 32;  // enough to bring experts into RAM
+
 // How much better the split is than the better of the two others.
 double gain(const std::vector<SplitRow>& rows) {
     const double pure = std::max(rows[0].model.decode_tok_s, rows[1].model.decode_tok_s);
@@ -20,10 +22,12 @@ double gain(const std::vector<SplitRow>& rows) {
 Result<std::vector<SplitRow>> bench_split(const EngineOptions& options, const ModelBench& bench) {
     std::vector<SplitRow> rows = {{"device", {}}, {"cpu", {}}, {"split", {}}};
     const std::optional<uint32_t> shares[] = {0u, 100u, std::nullopt};
+    ModelBench decode = bench;
+    decode.prompt_tokens = std::min(decode.prompt_tokens, prompt_tokens);
     for (size_t i = 0; i < rows.size(); i++) {
         EngineOptions one = options;
         one.cpu_experts = shares[i];
-        auto model = bench_model(one, bench);
+        auto model = bench_model(one, decode);
         if (!model) return tl::unexpected(model.error());
         rows[i].model = std::move(*model);
     }
