@@ -27,7 +27,4 @@ struct DeviceCheck {
 // before. A wrong kernel is an Error (device) naming it.
 Result<DeviceCheck> check_device(const DeviceCheckOptions& options);
 
-// $XDG_CACHE_HOME/sluice, else ~/.cache/sluice; empty when neither is set.
-std::string cache_folder();
-
 }  // namespace sluice

@@ -35,6 +35,10 @@ std::string Engine::model_name() const {
 std::string Engine::device_name() const {
     return impl_->loaded.runtime.backend->name();
 }
+LoadFacts Engine::load_facts() const {
+    return impl_->loaded.facts;
+}
+
 std::string Engine::io_name() const {
     return impl_->loaded.io_name;
 }

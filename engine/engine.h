@@ -26,18 +26,24 @@ namespace sluice {
 // prompt of one. full: decode has its own order and its own use of the cache, too.
 enum class Overlap { none, prompt_path, full };
 
+// Of how experts are read: once and remembered, not at all, or at length and anew.
+enum class Calibrate { automatic, off, thorough };
+
 enum class IndexKeys { own, reference };  // reference: the official decode quirk (section 3.7)
 
 struct EngineOptions {
     std::vector<std::string> locations;  // model folders or a hub id
     std::string revision;
-    std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:N"
+    std::vector<std::string> mirrors;  // folders with copies of shards
+    std::string device = "auto";       // "auto", "cpu", "cuda", "cuda:N"
     CpuIsa isa = CpuIsa::automatic;
     int threads = 0;
     IoEngine io = IoEngine::automatic;
     std::vector<DrivePace> paces;  // of a paced io: one for all drives, or one each, in order given
-    uint32_t ring_depth = 64;
+    uint32_t ring_depth = 64;      // reads in flight, a drive
     ExpertTuning tuning;
+    bool tuning_given = false;  // as the user says: not to be measured
+    Calibrate calibrate = Calibrate::automatic;
     uint64_t ram = 0;                     // bytes; 0: default_ram_budget()
     uint64_t vram = 0;                    // bytes; 0: free now minus a margin
     bool skip_selftest = false;           // of a card's kernels, at their first start
@@ -107,6 +113,14 @@ class Probe {
     }
 };
 
+// How the start went.
+struct LoadFacts {
+    uint64_t bytes = 0;  // of dense weights read
+    double seconds = 0;
+    double drive_bytes_s = 0;  // of all drives together, paced or measured; 0: not known
+    std::string reads;         // how experts are read, and why so
+};
+
 class Session;
 
 class Engine {
@@ -123,6 +137,7 @@ class Engine {
     std::string model_name() const;        // of its folder
     std::string device_name() const;
     std::string io_name() const;  // "io_uring, O_DIRECT" and the cause of a fallback
+    LoadFacts load_facts() const;
     const std::vector<BudgetLine>& placement() const;
     const std::vector<std::string>& notes() const;  // unused tensors by class, fallbacks
     uint64_t expert_bytes() const;                  // of one

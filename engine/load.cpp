@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/calibrate.h"
 #include "engine/device_check.h"
+#include "engine/read_ring.h"
 #include "engine/rope.h"
-#include "io/log.h"
+#include "io/ring_paced.h"
 #include "io/text.h"
 #include "kernels/paced_link.h"
 
@@ -150,27 +152,11 @@ Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
 
 Result<void> open_ring(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
-    const EngineOptions& o = rt.options;
-    if (o.paces.size() > 1 && o.paces.size() != rt.checkpoint.drives()) {
-        return fail(Code::usage, cat("--io paced names ", o.paces.size(), " drives, the model has ",
-                                     rt.checkpoint.drives(),
-                                     " (folders given by -m); one rate is every drive's"));
-    }
-    auto choice = make_ring_engine({.engine = o.io, .depth = o.ring_depth, .paces = o.paces});
-    if (!choice) return tl::unexpected(choice.error());
-    const auto& shards = rt.checkpoint.shards();
-    const bool direct = std::all_of(shards.begin(), shards.end(), [](const File& file) {
-        return file.access() == Access::direct;
-    });
-    loaded.io_name = cat(choice->engine->name(), direct ? ", O_DIRECT" : ", page cache");
-    if (!choice->cause.empty()) {
-        loaded.io_name += cat(" (", choice->cause, ")");
-        log::warn_once("ring", cat("reads go through threads, which is slower: ", choice->cause));
-    }
-    rt.ring = std::make_unique<ReadRing>(std::move(choice->engine), o.ring_depth);
-    for (const File& shard : shards) {
-        if (auto added = rt.ring->add_file(shard); !added) return added;
-    }
+    auto opened = open_read_ring(rt.checkpoint, rt.options);
+    if (!opened) return tl::unexpected(opened.error());
+    rt.ring = std::move(opened->ring);
+    loaded.io_name = std::move(opened->name);
+    loaded.direct = opened->direct;
     return {};
 }
 
@@ -189,7 +175,26 @@ Result<void> open_rows(Runtime& rt, const Plan& plan) {
     return {};
 }
 
-Result<void> open_cache(Runtime& rt, const Plan& plan) {
+// How the experts are read from here on; the dense weights are there by now.
+Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
+                             const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
+    auto chosen =
+        calibrate(rt.checkpoint, rt.options, loaded.direct, static_cast<uint32_t>(rt.config.top_k),
+                  *rt.experts, *rt.ring, slots, control.cancel);
+    if (!chosen) return tl::unexpected(chosen.error());
+    rt.options.tuning = chosen->tuning;
+    loaded.notes.push_back(chosen->note);
+    loaded.facts.reads = std::move(chosen->note);
+    loaded.facts.drive_bytes_s = chosen->bytes_s;
+    if (!rt.options.paces.empty()) {
+        loaded.facts.drive_bytes_s = paced_bytes_s(rt.options.paces, rt.checkpoint.drives());
+    }
+    return {};
+}
+
+Result<void> open_cache(Loaded& loaded, const Plan& plan, const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
     const EngineOptions& o = rt.options;
     const uint64_t slots = uint64_t{plan.cache_slots} + plan.ring_slots;
     const uint64_t bytes = slots * rt.experts->slot_bytes();
@@ -199,6 +204,7 @@ Result<void> open_cache(Runtime& rt, const Plan& plan) {
     const std::span<std::byte> span = rt.expert_memory.span().first(bytes);
     if (auto added = rt.ring->add_memory(span); !added) return added;
     if (auto pinned = rt.backend->pin(span); !pinned) return pinned;
+    if (auto r = calibrate_reads(loaded, span, control); !r) return r;
     auto cache = ExpertCache::create({.cache_slots = plan.cache_slots,
                                       .ring_slots = plan.ring_slots,
                                       .policy = o.cache_policy,
@@ -252,7 +258,9 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     rt.embedding = std::move(*embedding);
     auto weights =
         load_weights(rt.checkpoint, specs, *rt.ring, *rt.backend, rt.embedding.span(), control);
-    if (!weights) return weights;
+    if (!weights) return tl::unexpected(weights.error());
+    loaded.facts.bytes = weights->bytes;
+    loaded.facts.seconds = weights->seconds;
     auto state = rt.backend->allocate(plan.state, "state");
     if (!state) return tl::unexpected(state.error());
     rt.state.emplace(rt.config, rt.options.context, *rt.backend, *state);
@@ -262,7 +270,7 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     if (!lists) return tl::unexpected(lists.error());
     rt.workspace.emplace(rt.config, plan.shape, *workspace, *lists);
     if (auto r = open_rows(rt, plan); !r) return r;
-    if (auto r = open_cache(rt, plan); !r) return r;
+    if (auto r = open_cache(loaded, plan, control); !r) return r;
     if (auto r = open_cpu_experts(loaded, plan); !r) return r;
     return open_prediction(rt);
 }
@@ -272,8 +280,8 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
 Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     rt.options = options;
-    auto checkpoint =
-        Checkpoint::open({.locations = options.locations, .revision = options.revision});
+    auto checkpoint = Checkpoint::open(
+        {.locations = options.locations, .revision = options.revision, .mirrors = options.mirrors});
     if (!checkpoint) return tl::unexpected(checkpoint.error());
     rt.checkpoint = std::move(*checkpoint);
     loaded.notes = rt.checkpoint.notes();
@@ -282,7 +290,8 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     auto model = find_model(rt.config.model_type);
     if (!model) return tl::unexpected(model.error());
     std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
-    rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning);
+    rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
+                       rt.checkpoint.copies());
     auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
     if (!account) return tl::unexpected(account.error());
     loaded.notes.insert(loaded.notes.end(), account->notes.begin(), account->notes.end());

@@ -19,6 +19,8 @@ struct Loaded {
     std::vector<BudgetLine> placement;
     std::vector<std::string> notes;
     std::string io_name;
+    bool direct = false;  // all files past the page cache
+    LoadFacts facts;
 };
 
 // The first part of load_model(): finds the checkpoint, reads its config and holds every tensor

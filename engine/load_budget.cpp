@@ -21,6 +21,15 @@ constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
 constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
 constexpr uint32_t ring_slots_least = 8;
 
+// Each folder is a drive with reads of its own in flight; a mirror shares those of others.
+uint32_t folders(const EngineOptions& options) {
+    return std::max<uint32_t>(1, static_cast<uint32_t>(options.locations.size()));
+}
+
+uint32_t drives(const EngineOptions& options) {
+    return folders(options) + static_cast<uint32_t>(options.mirrors.size());
+}
+
 Result<void> resolve_context(const PlanInput& in) {
     EngineOptions& o = in.options;
     if (o.context < 0 || o.context > in.config.positions_max) {
@@ -42,7 +51,7 @@ void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
     const auto rows_max = static_cast<uint32_t>(chunk * in.config.engram_columns());
     for (const RowTable& table : in.tables) {
         plan.row_buffers += RowCache::memory(table, plan.row_capacity, rows_max) +
-                            row_staging * in.options.ring_depth / 2;
+                            row_staging * in.options.ring_depth * drives(in.options) / 2;
     }
 }
 
@@ -195,8 +204,8 @@ Result<Plan> plan_memory(const PlanInput& in) {
     plan.row_capacity = row_capacity;
     const uint64_t slot = in.slot_bytes;
     // Enough for a layer's experts in use, the reads in flight, and one ahead.
-    plan.ring_slots = std::max(ring_slots_least,
-                               static_cast<uint32_t>(in.config.top_k) + o.tuning.in_flight_max + 2);
+    plan.ring_slots = std::max(ring_slots_least, static_cast<uint32_t>(in.config.top_k) +
+                                                     o.tuning.in_flight_max * folders(o) + 2);
     auto taken = take_all(
         {{&device, plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
          {&ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},

@@ -1,17 +1,27 @@
 #include "engine/weights.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 #include "engine/model.h"
+#include "engine/weight_check.h"
 #include "io/text.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr uint64_t window_bytes = 8u << 20;  // one read
-constexpr uint32_t windows_in_flight = 4;
+constexpr uint64_t window_bytes = 4u << 20;  // one read
+// Enough for a drive's queue while as many again are checked and copied.
+constexpr uint32_t window_slots = 24;
+constexpr int helpers_max = 8;
 constexpr uint64_t gap_max = 64u << 10;  // reading over a gap this size beats a new read
 constexpr uint64_t place_alignment = 256;
 
@@ -46,6 +56,24 @@ void close_window(Window& window, uint64_t end) {
     window.needed = static_cast<uint32_t>(std::min(aligned, size) - window.offset);
 }
 
+// In the order of the files on each drive, and all drives at once: of each the same fraction done.
+std::vector<Window> interleave(std::vector<Window> windows) {
+    std::map<uint32_t, double> all, done;
+    for (const Window& window : windows) all[window.file->drive()] += window.needed;
+    if (all.size() < 2) return windows;
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t i = 0; i < windows.size(); i++) {
+        const uint32_t drive = windows[i].file->drive();
+        order.emplace_back(done[drive] / all[drive], i);
+        done[drive] += windows[i].needed;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Window> out;
+    for (const auto& [fraction, i] : order) out.push_back(std::move(windows[i]));
+    return out;
+}
+
 // `loads` in file order. A tensor is cut at multiples of 4 bytes, so that no value is in two
 // pieces, wherever the tensor itself begins.
 std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoint& checkpoint) {
@@ -78,47 +106,9 @@ std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoin
     return windows;
 }
 
-// Index of the first value that cannot be a weight, or -1.
-int64_t first_bad(Storage storage, const std::byte* data, uint64_t bytes) {
-    const auto* u8 = reinterpret_cast<const uint8_t*>(data);
-    switch (storage) {
-        case Storage::fp8:
-            for (uint64_t i = 0; i < bytes; i++) {
-                if ((u8[i] & 0x7f) == 0x7f) return static_cast<int64_t>(i);
-            }
-            return -1;
-        case Storage::e8m0:
-            for (uint64_t i = 0; i < bytes; i++) {
-                if (u8[i] == 0xff) return static_cast<int64_t>(i);
-            }
-            return -1;
-        case Storage::bf16:
-            for (uint64_t i = 0; i + 2 <= bytes; i += 2) {
-                uint16_t bits;
-                std::memcpy(&bits, u8 + i, 2);
-                if ((bits & 0x7f80) == 0x7f80) return static_cast<int64_t>(i / 2);
-            }
-            return -1;
-        case Storage::f32:
-            for (uint64_t i = 0; i + 4 <= bytes; i += 4) {
-                uint32_t bits;
-                std::memcpy(&bits, u8 + i, 4);
-                if ((bits & 0x7f800000u) == 0x7f800000u) return static_cast<int64_t>(i / 4);
-            }
-            return -1;
-        case Storage::fp4:
-            return -1;  // every nibble is a number
-    }
-    return -1;
-}
-
-uint64_t value_bytes(Storage storage) {
-    return storage == Storage::f32 ? 4 : storage == Storage::bf16 ? 2 : 1;
-}
-
 Result<void> check_values(const Load& load, const Piece& piece, const std::byte* data) {
     const Storage storage = load.spec->storage;
-    const int64_t bad = first_bad(storage, data, piece.bytes);
+    const int64_t bad = first_bad_value(storage, data, piece.bytes);
     if (bad < 0) return {};
     const uint64_t element = piece.from / value_bytes(storage) + static_cast<uint64_t>(bad);
     const char* what = storage == Storage::fp8    ? "is a NaN code"
@@ -128,6 +118,92 @@ Result<void> check_values(const Load& load, const Piece& piece, const std::byte*
                                    "; the file is damaged, fetch it again"));
 }
 
+// Checks windows and copies what goes to host memory, on threads of its own: one thread is no match
+// for a drive there. Order does not matter: every byte has one place.
+class Helpers {
+ public:
+    struct Job {
+        size_t window;
+        uint32_t slot;
+        const std::byte* data;
+        Result<void> result = {};
+    };
+
+    Helpers(const std::vector<Load>& loads, const std::vector<Window>& windows, bool copy_all)
+        : loads_(loads), windows_(windows), copy_all_(copy_all) {
+        const int wanted = std::clamp(usable_cpus() - 1, 1, helpers_max);
+        try {
+            while (static_cast<int>(threads_.size()) < wanted) {
+                threads_.emplace_back([this] { work(); });
+            }
+        } catch (const std::system_error&) {
+            // Fewer threads, or the caller's.
+        }
+    }
+    ~Helpers() {
+        {
+            const std::lock_guard lock(mutex_);
+            stop_ = true;
+        }
+        changed_.notify_all();
+        for (std::thread& thread : threads_) thread.join();
+    }
+
+    void give(Job job) {
+        if (threads_.empty()) {
+            run(job);
+            done_.push_back(std::move(job));
+            return;
+        }
+        {
+            const std::lock_guard lock(mutex_);
+            waiting_.push_back(std::move(job));
+        }
+        changed_.notify_one();
+    }
+    // Finished ones; with `wait` at least one, which requires that one was given.
+    std::vector<Job> take(bool wait) {
+        std::unique_lock lock(mutex_);
+        if (wait) finished_.wait(lock, [this] { return !done_.empty(); });
+        return std::exchange(done_, {});
+    }
+
+ private:
+    void work() {
+        std::unique_lock lock(mutex_);
+        while (true) {
+            changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+            if (stop_) return;
+            Job job = std::move(waiting_.front());
+            waiting_.erase(waiting_.begin());
+            lock.unlock();
+            run(job);
+            lock.lock();
+            done_.push_back(std::move(job));
+            finished_.notify_one();
+        }
+    }
+    void run(Job& job) const {
+        for (const Piece& piece : windows_[job.window].pieces) {
+            const Load& load = loads_[piece.load];
+            job.result = check_values(load, piece, job.data + piece.at);
+            if (!job.result) return;
+            if (!load.host && !copy_all_) continue;
+            std::memcpy(load.to + piece.from, job.data + piece.at, piece.bytes);
+        }
+    }
+
+    const std::vector<Load>& loads_;
+    const std::vector<Window>& windows_;
+    const bool copy_all_;
+    std::mutex mutex_;
+    std::condition_variable changed_, finished_;
+    std::vector<Job> waiting_, done_;
+    bool stop_ = false;
+    std::vector<std::thread> threads_;
+};
+
+// Keeps the drive busy with one pass over the files, in order.
 class Loader : public ReadClient {
  public:
     Loader(const std::vector<Load>& loads, std::vector<Window> windows, ReadRing& ring,
@@ -138,74 +214,83 @@ class Loader : public ReadClient {
           backend_(backend),
           control_(control) {}
 
-    Result<void> run() {
-        auto staging = PageBuffer::create(window_bytes * windows_in_flight, "reading weights");
+    Result<LoadReport> run() {
+        const auto start = std::chrono::steady_clock::now();
+        auto staging = PageBuffer::create(window_bytes * window_slots, "reading weights");
         if (!staging) return tl::unexpected(staging.error());
-        for (uint32_t slot = 0; slot < windows_in_flight; slot++) free_.push_back(slot);
+        for (uint32_t slot = 0; slot < window_slots; slot++) free_.push_back(slot);
         for (const Load& load : loads_) all_ += load.tensor->bytes;
         Result<void> result = pump(*staging);
         // The staging memory has to outlive every read into it.
-        while (free_.size() < windows_in_flight) {
+        while (reading_ > 0) {
             auto reaped = ring_.reap(true);
             if (!reaped) return tl::unexpected(reaped.error());
-            for (uint32_t slot : arrived_) free_.push_back(slot);
-            arrived_.clear();
         }
         if (result) result = backend_.synchronize();
-        return result;
+        if (!result) return tl::unexpected(result.error());
+        const auto end = std::chrono::steady_clock::now();
+        report_.seconds = std::chrono::duration<double>(end - start).count();
+        return report_;
     }
 
     void read_done(uint64_t tag, std::optional<Error> error) override {
+        reading_--;
         arrived_.push_back(static_cast<uint32_t>(tag));
         if (error && !error_) error_ = std::move(error);
     }
 
  private:
     Result<void> pump(const PageBuffer& staging) {
-        size_t next = 0, finished = 0;
+        Helpers helpers(loads_, windows_, backend_.host_memory());
+        size_t next = 0, finished = 0, helping = 0;
         while (finished < windows_.size()) {
             if (control_.cancel && control_.cancel->load(std::memory_order_relaxed)) {
                 return fail(Code::interrupted, "loading was interrupted");
             }
             while (next < windows_.size() && !free_.empty() && ring_.free() > 0) {
-                const uint32_t slot = free_.back();
-                free_.pop_back();
-                in_slot_[slot] = next;
-                const Window& w = windows_[next++];
-                ring_.queue({w.file, w.offset, staging.data() + slot * window_bytes, w.length,
-                             w.needed, this, slot});
+                queue(next++, staging);
             }
-            auto reaped = ring_.reap(true);
+            auto reaped = ring_.reap(reading_ > 0);
             if (!reaped) return tl::unexpected(reaped.error());
             if (error_) return tl::unexpected(*error_);
-            std::vector<uint32_t> arrived;
-            arrived.swap(arrived_);
-            Result<void> placed;
-            for (uint32_t slot : arrived) {
-                const std::byte* data = staging.data() + slot * window_bytes;
-                if (placed) placed = place(windows_[in_slot_[slot]], data);
-                free_.push_back(slot);
+            for (uint32_t slot : arrived_) {
+                helpers.give({in_slot_[slot], slot, staging.data() + slot * window_bytes});
+                helping++;
+            }
+            arrived_.clear();
+            const bool starved = reading_ == 0 && helping > 0;
+            for (const Helpers::Job& job : helpers.take(starved)) {
+                if (!job.result) return job.result;
+                place(windows_[job.window], job.data);
+                free_.push_back(job.slot);
+                helping--;
                 finished++;
             }
-            if (!placed) return placed;
         }
         return {};
     }
 
-    Result<void> place(const Window& window, const std::byte* data) {
+    void queue(size_t window, const PageBuffer& staging) {
+        const uint32_t slot = free_.back();
+        free_.pop_back();
+        in_slot_[slot] = window;
+        const Window& w = windows_[window];
+        reading_++;
+        report_.bytes += w.needed;
+        ring_.queue({&ring_.idlest_copy(*w.file), w.offset, staging.data() + slot * window_bytes,
+                     w.length, w.needed, this, slot});
+    }
+
+    // The engine thread's part: what only it may give to a device.
+    void place(const Window& window, const std::byte* data) {
         for (const Piece& piece : window.pieces) {
             const Load& load = loads_[piece.load];
-            auto checked = check_values(load, piece, data + piece.at);
-            if (!checked) return checked;
-            if (load.host) {
-                std::memcpy(load.to + piece.from, data + piece.at, piece.bytes);
-            } else {
+            if (!load.host && !backend_.host_memory()) {
                 backend_.upload(load.to + piece.from, data + piece.at, piece.bytes);
             }
             done_ += piece.bytes;
         }
         if (control_.progress) control_.progress(done_, all_);
-        return {};
     }
 
     const std::vector<Load>& loads_;
@@ -214,9 +299,11 @@ class Loader : public ReadClient {
     Backend& backend_;
     const LoadControl& control_;
     std::vector<uint32_t> free_, arrived_;
-    std::array<size_t, windows_in_flight> in_slot_{};
+    std::array<size_t, window_slots> in_slot_{};
+    uint32_t reading_ = 0;
     std::optional<Error> error_;
     uint64_t done_ = 0, all_ = 0;
+    LoadReport report_;
 };
 
 uint64_t home_bytes(const std::vector<TensorSpec>& specs, Home home) {
@@ -252,12 +339,12 @@ uint64_t embedding_bytes(const std::vector<TensorSpec>& specs) {
     return home_bytes(specs, Home::embedding);
 }
 uint64_t load_staging_bytes() {
-    return window_bytes * windows_in_flight;
+    return window_bytes * window_slots;
 }
 
-Result<void> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
-                          ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
-                          const LoadControl& control) {
+Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
+                                ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
+                                const LoadControl& control) {
     auto dense = backend.allocate(dense_bytes(specs), "dense weights");
     if (!dense) return tl::unexpected(dense.error());
     std::vector<Load> loads;
@@ -275,7 +362,8 @@ Result<void> load_weights(const Checkpoint& checkpoint, const std::vector<Tensor
         return std::pair(a.tensor->shard, a.tensor->offset) <
                std::pair(b.tensor->shard, b.tensor->offset);
     });
-    return Loader(loads, plan_windows(loads, checkpoint), ring, backend, control).run();
+    auto windows = interleave(plan_windows(loads, checkpoint));
+    return Loader(loads, std::move(windows), ring, backend, control).run();
 }
 
 }  // namespace sluice

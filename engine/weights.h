@@ -78,6 +78,12 @@ struct LoadControl {
 };
 
 uint64_t spec_bytes(const TensorSpec& spec);  // of the tensor itself
+
+struct LoadReport {
+    uint64_t bytes = 0;  // read from the drives, alignment and small gaps included
+    double seconds = 0;
+};
+
 // Bytes the two homes take, padding included.
 uint64_t dense_bytes(const std::vector<TensorSpec>& specs);
 uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
@@ -89,8 +95,8 @@ uint64_t load_staging_bytes();
 // into `embedding`, and sets the pointers the specs name. Refuses what cannot be a weight: FP8 NaN
 // codes, scale byte 255, BF16 and FP32 values that are not finite; the error names tensor and
 // element.
-Result<void> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
-                          ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
-                          const LoadControl& control);
+Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
+                                ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
+                                const LoadControl& control);
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "io/foreign.h"
+#include "io/mirror.h"
 #include "io/model_folder.h"
 #include "io/shard_names.h"
 #include "io/text.h"
@@ -89,12 +90,14 @@ class CheckpointOpener {
     Result<void> read_headers();
     void read_shard(Shard& shard) const;
     Result<void> adopt_tensors();
+    Result<void> find_copies();
     Result<void> check_declared();
     Result<void> check_mapped();
     void note_strays();
     void note_numbers();
     void note_total();
 
+    Access access() const { return options_.headers_only ? Access::buffered : options_.access; }
     std::string where() const;
     const std::string& file_name(uint32_t shard) const { return index_.files[shard]; }
 
@@ -258,8 +261,7 @@ Result<void> CheckpointOpener::find_shards() {
 }
 
 void CheckpointOpener::read_shard(Shard& shard) const {
-    const Access access = options_.headers_only ? Access::buffered : options_.access;
-    auto file = File::open(shard.path, access);
+    auto file = File::open(shard.path, access());
     if (!file) {
         shard.error = std::move(file).error();
         return;
@@ -304,6 +306,19 @@ Result<void> CheckpointOpener::read_headers() {
     }
     if (first->code != Code::corrupt) return fail(first->code, message);
     return fatal(Code::corrupt, message, bad);
+}
+
+Result<void> CheckpointOpener::find_copies() {
+    std::vector<MirroredShard> originals;
+    for (uint32_t i = 0; i < shards_.size(); i++) {
+        originals.push_back({file_name(i), &shards_[i].file, shards_[i].header.data_begin});
+    }
+    out_.drives_ = static_cast<uint32_t>(folders_.size());
+    auto mirrors = open_mirrors(options_.mirrors, originals, access(), out_.drives_);
+    if (!mirrors) return within("--mirror", std::move(mirrors).error());
+    out_.copies_ = std::move(mirrors->copies);
+    out_.notes_.insert(out_.notes_.end(), mirrors->notes.begin(), mirrors->notes.end());
+    return {};
 }
 
 Result<void> CheckpointOpener::adopt_tensors() {
@@ -418,7 +433,8 @@ Result<Checkpoint> CheckpointOpener::open() {
     using Step = Result<void> (CheckpointOpener::*)();
     for (const Step step : {&CheckpointOpener::find_folders, &CheckpointOpener::read_config,
                             &CheckpointOpener::choose_index, &CheckpointOpener::find_shards,
-                            &CheckpointOpener::read_headers, &CheckpointOpener::adopt_tensors}) {
+                            &CheckpointOpener::read_headers, &CheckpointOpener::adopt_tensors,
+                            &CheckpointOpener::find_copies}) {
         if (auto done = (this->*step)(); !done) return tl::unexpected(std::move(done).error());
     }
     if (indexed_) {
@@ -441,7 +457,6 @@ Result<Checkpoint> CheckpointOpener::open() {
     note_strays();
     note_numbers();
     note_total();
-    out_.drives_ = static_cast<uint32_t>(folders_.size());
     for (Shard& shard : shards_) out_.shards_.push_back(std::move(shard.file));
     return std::move(out_);
 }

@@ -33,7 +33,8 @@ struct CheckpointOptions {
     std::vector<std::string> locations;  // folders or one hub id
     std::string revision;                // of a hub id or repository root; empty: refs/main
     Access access = Access::direct;
-    bool headers_only = false;  // do not probe O_DIRECT
+    bool headers_only = false;              // do not probe O_DIRECT
+    std::vector<std::string> mirrors = {};  // folders with copies of some or all shards
 };
 
 class Checkpoint {
@@ -52,7 +53,10 @@ class Checkpoint {
     const std::vector<Tensor>& tensors() const { return tensors_; }
     const std::vector<File>& shards() const { return shards_; }
 
-    // Folders given: each is taken for a drive of its own, File::drive() of its shards.
+    // Of each shard, in the mirrors: same name, size and header.
+    const std::vector<std::vector<File>>& copies() const { return copies_; }
+    // Folders given, mirrors last: each is taken for a drive of its own, File::drive() of its
+    // files.
     uint32_t drives() const { return drives_; }
 
     const std::string& config_text() const { return config_text_; }
@@ -70,6 +74,7 @@ class Checkpoint {
     std::vector<Tensor> tensors_;                             // by shard, then by offset
     std::unordered_map<std::string_view, uint32_t> by_name_;  // views into tensors_
     std::vector<File> shards_;
+    std::vector<std::vector<File>> copies_;
     uint32_t drives_ = 1;
     std::string config_text_;
     std::filesystem::path tokenizer_path_, generation_config_path_;

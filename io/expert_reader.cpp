@@ -4,22 +4,31 @@
 #include <cassert>
 
 #include "io/memory.h"
+#include "io/share_reads.h"
 #include "io/text.h"
 #include "io/trace_spans.h"
 
 namespace sluice {
 
 ExpertMap::ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& shards,
-                     ExpertTuning tuning)
-    : layers_(layers), experts_(experts), shards_(shards), tuning_(tuning) {
+                     ExpertTuning tuning, std::span<const std::vector<File>> copies)
+    : layers_(layers), experts_(experts), shards_(shards), files_(shards.size()), tuning_(tuning) {
     assert(layers >= 0 && experts >= 0 && tuning.parts >= 1 && tuning.in_flight_max >= 1);
+    for (size_t shard = 0; shard < shards.size(); shard++) {
+        files_[shard].push_back(&shards[shard]);
+        if (shard < copies.size()) {
+            for (const File& copy : copies[shard]) files_[shard].push_back(&copy);
+        }
+        assert(files_[shard].size() <= copies_max);
+        for (const File* file : files_[shard]) drives_ = std::max(drives_, file->drive() + 1);
+    }
     entries_.resize(static_cast<size_t>(layers) * static_cast<size_t>(experts));
 }
 
 Result<void> ExpertMap::add(ExpertKey key, const std::array<const Tensor*, expert_parts>& parts) {
     assert(key.layer >= 0 && key.layer < layers_ && key.expert >= 0 && key.expert < experts_);
     Entry& entry = entries_[static_cast<size_t>(key.layer) * experts_ + key.expert];
-    assert(!entry.file);
+    assert(entry.shard == not_added);
     const uint32_t shard = parts[0]->shard;
     for (const Tensor* part : parts) {
         if (part->bytes == 0) {
@@ -33,23 +42,37 @@ Result<void> ExpertMap::add(ExpertKey key, const std::array<const Tensor*, exper
                         "\" are in two files, ", printable(shards_[shard].path().string()), " and ",
                         printable(shards_[part->shard].path().string())));
     }
-    // Planned in file order, so that neighbours in the file become one read whatever their role.
-    std::array<uint32_t, expert_parts> order{0, 1, 2, 3, 4, 5};
-    std::sort(order.begin(), order.end(),
-              [&](uint32_t a, uint32_t b) { return parts[a]->offset < parts[b]->offset; });
-    std::array<ByteRange, expert_parts> sorted;
     for (uint32_t i = 0; i < expert_parts; i++) {
         entry.ranges[i] = {parts[i]->offset, parts[i]->bytes};
-        sorted[i] = {parts[order[i]]->offset, parts[order[i]]->bytes};
     }
-    const File& file = shards_[shard];
-    entry.plan = plan_reads(sorted, file.size(), file.alignment(), tuning_.parts, tuning_.part_min);
+    entry.shard = shard;
+    plan_entry(entry);
+    slot_bytes_ = std::max(slot_bytes_, round_up(entry.plan.bytes, page_size));
+    return {};
+}
+
+// In file order, so that neighbours in the file become one read whatever their role.
+void ExpertMap::plan_entry(Entry& entry) {
+    std::array<uint32_t, expert_parts> order{0, 1, 2, 3, 4, 5};
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        return entry.ranges[a].offset < entry.ranges[b].offset;
+    });
+    std::array<ByteRange, expert_parts> sorted;
+    for (uint32_t i = 0; i < expert_parts; i++) sorted[i] = entry.ranges[order[i]];
+    uint32_t alignment = 1;
+    for (const File* file : files_[entry.shard]) alignment = std::max(alignment, file->alignment());
+    entry.plan =
+        plan_reads(sorted, shards_[entry.shard].size(), alignment, tuning_.parts, tuning_.part_min);
     std::vector<uint64_t> starts(expert_parts);
     for (uint32_t i = 0; i < expert_parts; i++) starts[order[i]] = entry.plan.starts[i];
     entry.plan.starts = std::move(starts);
-    entry.file = &file;
-    slot_bytes_ = std::max(slot_bytes_, round_up(entry.plan.bytes, page_size));
-    return {};
+}
+
+void ExpertMap::retune(ExpertTuning tuning) {
+    tuning_ = tuning;
+    for (Entry& entry : entries_) {
+        if (entry.shard != not_added) plan_entry(entry);
+    }
 }
 
 const ExpertMap::Entry& ExpertMap::entry(ExpertKey key) const {
@@ -59,7 +82,7 @@ const ExpertMap::Entry& ExpertMap::entry(ExpertKey key) const {
 
 bool ExpertMap::has(ExpertKey key) const {
     return key.layer >= 0 && key.layer < layers_ && key.expert >= 0 && key.expert < experts_ &&
-           entries_[static_cast<size_t>(key.layer) * experts_ + key.expert].file;
+           entries_[static_cast<size_t>(key.layer) * experts_ + key.expert].shard != not_added;
 }
 
 uint64_t ExpertMap::expert_bytes(ExpertKey key) const {
@@ -73,7 +96,11 @@ const ReadPlan& ExpertMap::plan(ExpertKey key) const {
 }
 
 const File& ExpertMap::file(ExpertKey key) const {
-    return *entry(key).file;
+    return shards_[entry(key).shard];
+}
+
+std::span<const File* const> ExpertMap::copies(ExpertKey key) const {
+    return files_[entry(key).shard];
 }
 
 ByteRange ExpertMap::range(ExpertKey key, ExpertPart part) const {
@@ -82,40 +109,58 @@ ByteRange ExpertMap::range(ExpertKey key, ExpertPart part) const {
 
 namespace {
 
+// A copy whose share would be smaller is not asked: a read of its own costs more than it gains.
+constexpr uint64_t share_least = 256u << 10;
+// Of the drive nobody has measured yet; only its ratio to others matters.
+constexpr double rate_unknown = 1e9;
+constexpr double slowest_share = 64;
+
 struct Request {
     ExpertKey key;
     std::byte* slot;
 };
 
-// An expert that is being read. In `active_` in the order started.
+enum class PieceState : uint8_t { waiting, in_flight, done };
+
+// One read of an expert, from one copy.
+struct Piece {
+    PlannedRead read;
+    const File* file;
+    PieceState state;
+};
+
+// An expert that is being read. In `active` in the order started.
 struct Active {
     Request request;
     Urgency urgency;
-    const File* file;
-    const ReadPlan* plan;
-    uint32_t id;             // tag of its reads
-    uint32_t next = 0;       // of plan->reads, not queued yet
-    uint32_t in_flight = 0;  // reads
+    uint32_t id;                // in the tags of its reads
+    std::vector<Piece> pieces;  // from `spare`, and back
+    uint32_t waiting = 0;       // of them
+    uint32_t in_flight = 0;     // of them
     int64_t begin = spans::now();
     std::optional<Error> error = {};
+};
 
-    bool all_queued() const { return error || next == plan->reads.size(); }
+// What is asked of a drive; counted anew by survey().
+struct Load {
+    uint32_t demand = 0, prefetch = 0;  // experts being read from it
+    bool demand_waits = false;          // one that has not started has a copy on it
+    uint64_t bytes = 0;                 // of pieces not done
 };
 
 }  // namespace
 
 struct ExpertReader::Impl final : ReadClient {
-    Impl(ReadRing& its_ring, const ExpertMap& its_map) : ring(its_ring), map(its_map) {
-        demand.reserve(waiting_max());
-        prefetch.reserve(waiting_max());
-        // A promoted prefetch may be there beside the full number of demand reads.
-        active.reserve(map.tuning().in_flight_max + 1);
-        finished.reserve(waiting_max() + map.tuning().in_flight_max + 1);
-    }
+    Impl(ReadRing& its_ring, const ExpertMap& its_map);
 
     void read_done(uint64_t tag, std::optional<Error> error) override;
-    void start(const Request& request, Urgency urgency);
     void start_what_may();
+    void survey();
+    void start_demand();
+    void start_prefetch();
+    void start(const Request& request, Urgency urgency);
+    void divide(ExpertKey key);
+    void count(const Active& expert);
     void queue_reads(Urgency urgency);
     void finish(size_t index);
     uint32_t active_of(Urgency urgency) const;
@@ -125,10 +170,33 @@ struct ExpertReader::Impl final : ReadClient {
     std::vector<Request> demand, prefetch;  // waiting, first asked first
     std::vector<Active> active;
     std::vector<Arrived> finished;  // not collected yet
+    std::vector<std::vector<Piece>> spare;
+    std::vector<CopyRead> cuts;
+    std::vector<Load> loads;   // by drive
+    std::vector<bool> seen;    // by drive, of count()
+    uint32_t drive_reads_max;  // in the ring at once
     uint32_t reads_in_flight = 0;
     uint32_t next_id = 0;
     uint64_t bytes_read = 0;
 };
+
+ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
+    : ring(its_ring),
+      map(its_map),
+      loads(map.drives()),
+      seen(map.drives()),
+      drive_reads_max(std::max(1u, ring.depth() / map.drives())) {
+    demand.reserve(waiting_max());
+    prefetch.reserve(waiting_max());
+    // A promoted prefetch may be there beside the full number of demand reads.
+    const size_t actives = (size_t{map.tuning().in_flight_max} + 1) * map.drives();
+    const size_t pieces = size_t{expert_parts} * map.tuning().parts + copies_max;
+    active.reserve(actives);
+    finished.reserve(waiting_max() + actives);
+    cuts.reserve(pieces);
+    spare.resize(actives);
+    for (std::vector<Piece>& list : spare) list.reserve(pieces);
+}
 
 uint32_t ExpertReader::Impl::active_of(Urgency urgency) const {
     return static_cast<uint32_t>(
@@ -136,37 +204,148 @@ uint32_t ExpertReader::Impl::active_of(Urgency urgency) const {
                       [&](const Active& expert) { return expert.urgency == urgency; }));
 }
 
+// Adds an expert to the loads of the drives it still needs.
+void ExpertReader::Impl::count(const Active& expert) {
+    seen.assign(seen.size(), false);
+    for (const Piece& piece : expert.pieces) {
+        if (piece.state == PieceState::done) continue;
+        const uint32_t drive = piece.file->drive();
+        loads[drive].bytes += piece.read.length;
+        if (seen[drive]) continue;
+        seen[drive] = true;
+        (expert.urgency == Urgency::demand ? loads[drive].demand : loads[drive].prefetch)++;
+    }
+}
+
+void ExpertReader::Impl::survey() {
+    loads.assign(loads.size(), {});
+    for (const Active& expert : active) count(expert);
+}
+
+// Bytes of each copy, in `cuts`. A failed drive gives none while there is another.
+void ExpertReader::Impl::divide(ExpertKey key) {
+    const auto files = map.copies(key);
+    const std::vector<PlannedRead>& reads = map.plan(key).reads;
+    cuts.clear();
+    if (files.size() == 1) {
+        for (const PlannedRead& read : reads) cuts.push_back({read, 0});
+        return;
+    }
+    std::array<CopyState, copies_max> states{};
+    std::array<uint64_t, copies_max> shares{};
+    double fastest = 0;
+    bool any = false;
+    uint32_t alignment = 1;
+    for (size_t i = 0; i < files.size(); i++) {
+        const uint32_t drive = files[i]->drive();
+        states[i] = {ring.drive(drive).rate(), loads[drive].bytes, !ring.drive_failed(drive)};
+        any = any || states[i].available;
+        fastest = std::max(fastest, states[i].bytes_s);
+        alignment = std::max(alignment, files[i]->alignment());
+    }
+    for (size_t i = 0; i < files.size(); i++) {
+        CopyState& state = states[i];
+        if (state.bytes_s <= 0) state.bytes_s = fastest > 0 ? fastest : rate_unknown;
+        // Never quite out of use, so that it is noticed when it recovers.
+        state.bytes_s = std::max(state.bytes_s, fastest / slowest_share);
+        state.available = state.available || !any;
+    }
+    uint64_t total = 0;
+    for (const PlannedRead& read : reads) total += read.length;
+    const std::span<uint64_t> parts(shares.data(), files.size());
+    share_bytes(total, alignment, share_least, {states.data(), files.size()}, parts);
+    cut_reads(reads, parts, cuts);
+}
+
 void ExpertReader::Impl::start(const Request& request, Urgency urgency) {
-    active.push_back({request, urgency, &map.file(request.key), &map.plan(request.key), next_id++});
+    divide(request.key);
+    Active expert{.request = request, .urgency = urgency, .id = next_id++, .pieces = {}};
+    if (!spare.empty()) {
+        expert.pieces = std::move(spare.back());
+        spare.pop_back();
+    }
+    const auto files = map.copies(request.key);
+    for (const CopyRead& cut : cuts) {
+        expert.pieces.push_back({cut.read, files[cut.copy], PieceState::waiting});
+    }
+    expert.waiting = static_cast<uint32_t>(expert.pieces.size());
+    count(expert);
+    active.push_back(std::move(expert));
+}
+
+// In the order asked; one whose drives are busy lets those behind it pass that need others.
+void ExpertReader::Impl::start_demand() {
+    const uint32_t most = map.tuning().in_flight_max;
+    const auto has_room = [&](uint32_t drive) { return loads[drive].demand < most; };
+    const auto any_room = [&] {
+        return std::any_of(loads.begin(), loads.end(),
+                           [&](const Load& load) { return load.demand < most; });
+    };
+    size_t at = 0, kept = 0;
+    for (; at < demand.size() && any_room(); at++) {
+        const auto files = map.copies(demand[at].key);
+        const auto well = [&](const File* file) { return !ring.drive_failed(file->drive()); };
+        const bool all_failed = std::none_of(files.begin(), files.end(), well);
+        const bool may = std::any_of(files.begin(), files.end(), [&](const File* file) {
+            return has_room(file->drive()) && (all_failed || well(file));
+        });
+        if (may) {
+            start(demand[at], Urgency::demand);
+        } else {
+            demand[kept++] = demand[at];
+        }
+    }
+    demand.erase(demand.begin() + static_cast<ptrdiff_t>(kept),
+                 demand.begin() + static_cast<ptrdiff_t>(at));
+}
+
+void ExpertReader::Impl::start_prefetch() {
+    const auto idle = [&](const File* file) {
+        const Load& load = loads[file->drive()];
+        return load.demand == 0 && load.prefetch == 0 && !load.demand_waits;
+    };
+    size_t kept = 0;
+    for (const Request request : prefetch) {
+        const auto files = map.copies(request.key);
+        if (std::all_of(files.begin(), files.end(), idle)) {
+            start(request, Urgency::prefetch);
+        } else {
+            prefetch[kept++] = request;
+        }
+    }
+    prefetch.erase(prefetch.begin() + static_cast<ptrdiff_t>(kept), prefetch.end());
 }
 
 // Starts waiting experts within the rules, and queues the reads of all started ones while the ring
 // has room.
 void ExpertReader::Impl::start_what_may() {
-    size_t begun = 0;
-    for (uint32_t running = active_of(Urgency::demand);
-         begun < demand.size() && running < map.tuning().in_flight_max; running++) {
-        start(demand[begun++], Urgency::demand);
+    survey();
+    start_demand();
+    for (const Request& request : demand) {
+        for (const File* file : map.copies(request.key)) loads[file->drive()].demand_waits = true;
     }
-    demand.erase(demand.begin(), demand.begin() + static_cast<ptrdiff_t>(begun));
-    if (active.empty() && demand.empty() && !prefetch.empty()) {
-        start(prefetch.front(), Urgency::prefetch);
-        prefetch.erase(prefetch.begin());
-    }
+    start_prefetch();
     queue_reads(Urgency::demand);
-    // One that was overtaken goes on when demand has its bytes.
-    if (demand.empty() && active_of(Urgency::demand) == 0) queue_reads(Urgency::prefetch);
+    queue_reads(Urgency::prefetch);
 }
 
 void ExpertReader::Impl::queue_reads(Urgency urgency) {
     for (Active& expert : active) {
-        if (expert.urgency != urgency) continue;
-        while (ring.free() > 0 && !expert.all_queued()) {
-            const PlannedRead& read = expert.plan->reads[expert.next++];
+        if (expert.urgency != urgency || expert.waiting == 0) continue;
+        for (size_t i = 0; i < expert.pieces.size() && ring.free() > 0; i++) {
+            Piece& piece = expert.pieces[i];
+            if (piece.state != PieceState::waiting) continue;
+            const uint32_t drive = piece.file->drive();
+            // A prefetch that was overtaken goes on when demand has its bytes.
+            const Load& load = loads[drive];
+            if (urgency == Urgency::prefetch && (load.demand > 0 || load.demand_waits)) continue;
+            if (ring.drive(drive).in_flight() >= drive_reads_max) continue;
+            piece.state = PieceState::in_flight;
+            expert.waiting--;
             expert.in_flight++;
             reads_in_flight++;
-            ring.queue({expert.file, read.offset, expert.request.slot + read.to, read.length,
-                        read.needed, this, expert.id});
+            ring.queue({piece.file, piece.read.offset, expert.request.slot + piece.read.to,
+                        piece.read.length, piece.read.needed, this, uint64_t{expert.id} << 32 | i});
         }
     }
 }
@@ -175,21 +354,24 @@ void ExpertReader::Impl::finish(size_t index) {
     Active& expert = active[index];
     const uint64_t before = bytes_read;
     if (!expert.error) {
-        for (const PlannedRead& read : expert.plan->reads) bytes_read += read.needed;
+        for (const Piece& piece : expert.pieces) bytes_read += piece.read.needed;
     }
     const ExpertKey key = expert.request.key;
     spans::add({expert.urgency == Urgency::demand ? "read" : "read ahead", expert.begin,
-                spans::now(), bytes_read - before, expert.file->identity().device, key.layer,
-                key.expert, spans::Track::drive, false});
+                spans::now(), bytes_read - before, expert.pieces.front().file->identity().device,
+                key.layer, key.expert, spans::Track::drive, false});
     finished.push_back(
         {expert.request.key, expert.request.slot, expert.urgency, std::move(expert.error)});
+    expert.pieces.clear();
+    spare.push_back(std::move(expert.pieces));
     active.erase(active.begin() + static_cast<ptrdiff_t>(index));
 }
 
 void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
     const auto expert = std::find_if(active.begin(), active.end(),
-                                     [&](const Active& one) { return one.id == tag; });
+                                     [&](const Active& one) { return one.id == tag >> 32; });
     assert(expert != active.end() && expert->in_flight > 0);
+    expert->pieces[tag & UINT32_MAX].state = PieceState::done;
     expert->in_flight--;
     reads_in_flight--;
     if (error && !expert->error) {
@@ -197,7 +379,13 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
         expert->error =
             within(cat("layer ", key.layer, ", expert ", key.expert), std::move(*error)).value();
     }
-    if (expert->in_flight == 0 && expert->all_queued()) {
+    if (expert->error) {  // the rest of it is not worth reading
+        for (Piece& piece : expert->pieces) {
+            if (piece.state == PieceState::waiting) piece.state = PieceState::done;
+        }
+        expert->waiting = 0;
+    }
+    if (expert->in_flight == 0 && expert->waiting == 0) {
         finish(static_cast<size_t>(expert - active.begin()));
     }
     start_what_may();  // the drive gets its next read before anyone looks at this one
@@ -210,8 +398,12 @@ ExpertReader::ExpertReader(ReadRing& ring, const ExpertMap& map)
 ExpertReader::~ExpertReader() {
     impl_->demand.clear();
     impl_->prefetch.clear();
-    for (Active& expert : impl_->active)
-        expert.next = static_cast<uint32_t>(expert.plan->reads.size());
+    for (Active& expert : impl_->active) {
+        for (Piece& piece : expert.pieces) {
+            if (piece.state == PieceState::waiting) piece.state = PieceState::done;
+        }
+        expert.waiting = 0;
+    }
     while (impl_->reads_in_flight > 0) {
         if (!impl_->ring.reap(true)) break;
     }

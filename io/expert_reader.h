@@ -1,4 +1,4 @@
-// Reads routed experts from the checkpoint's shards into slots.
+// Reads routed experts from the checkpoint's shards into slots, from all drives at once.
 //
 // An expert is six tensors (codes and scales of w1, w2, w3) in one shard: two ranges when the
 // writer kept them together, up to six when it did not. The plan per expert is made once from
@@ -6,6 +6,10 @@
 // collect() reports the expert once its last byte is in.
 //
 //     request(key, slot)  -->  ring  -->  collect()  -->  {key, slot}
+//
+// Every drive is kept busy by itself: what may be in flight is counted for each. Where a shard has
+// copies, the bytes of each expert are divided over them so that all drives are done together, by
+// their present speed and by what they still have to do. Which drive gave a byte decides nothing.
 //
 // Engine thread only. No allocation after construction. The ring must know the files (add_file).
 #pragma once
@@ -37,15 +41,17 @@ enum ExpertPart { w1_codes, w2_codes, w3_codes, w1_scales, w2_scales, w3_scales,
 struct ExpertTuning {
     uint32_t parts = 2;            // parallel reads a range is cut in
     uint64_t part_min = 1u << 20;  // bytes; no smaller pieces
-    uint32_t in_flight_max = 8;    // experts being read at once
+    uint32_t in_flight_max = 8;    // experts being read at once, from a drive
+    bool operator==(const ExpertTuning&) const = default;
 };
 
 // Where every expert is. Built by the model description (it knows the names), immutable after.
 class ExpertMap {
  public:
-    // `shards` outlives the map (moving the Checkpoint that owns them is fine).
-    ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& shards,
-              ExpertTuning tuning);
+    // `shards` outlives the map (moving the Checkpoint that owns them is fine), and so do `copies`
+    // of each shard, at most copies_max - 1.
+    ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& shards, ExpertTuning tuning,
+              std::span<const std::vector<File>> copies = {});
     // `parts` are the six tensors; all in one shard, else unsupported; none empty. An expert is
     // added once.
     Result<void> add(ExpertKey key, const std::array<const Tensor*, expert_parts>& parts);
@@ -57,20 +63,28 @@ class ExpertMap {
     uint64_t expert_bytes(ExpertKey key) const;          // payload of one
     const ReadPlan& plan(ExpertKey key) const;           // starts[part] = offset in the slot
     const File& file(ExpertKey key) const;
-    ByteRange range(ExpertKey key, ExpertPart part) const;  // in the file
+    std::span<const File* const> copies(ExpertKey key) const;  // file() and the others
+    uint32_t drives() const { return drives_; }                // one more than the highest number
+    ByteRange range(ExpertKey key, ExpertPart part) const;     // in the file
     const ExpertTuning& tuning() const { return tuning_; }
+    // Plans all reads anew. No reader may be at work.
+    void retune(ExpertTuning tuning);
 
  private:
+    static constexpr uint32_t not_added = UINT32_MAX;
     struct Entry {
         ReadPlan plan;
-        const File* file = nullptr;  // null: not added
+        uint32_t shard = not_added;
         std::array<ByteRange, expert_parts> ranges = {};
     };
     const Entry& entry(ExpertKey key) const;
+    void plan_entry(Entry& entry);
 
     int32_t layers_, experts_;
     uint64_t slot_bytes_ = 0;
     std::span<const File> shards_;
+    std::vector<std::vector<const File*>> files_;  // by shard
+    uint32_t drives_ = 1;
     ExpertTuning tuning_;
     std::vector<Entry> entries_;  // [layers][experts]
 };
@@ -90,9 +104,9 @@ class ExpertReader {
     ~ExpertReader();
 
     // Queues a read into `slot` (map.slot_bytes(), page aligned; the reader's until collect()
-    // reports it). At most waiting_max() requests may wait. Demand reads start in the order asked,
-    // few at a time (tuning.in_flight_max); a prefetch starts only while no demand waits or is in
-    // flight, and one at a time.
+    // reports it). At most waiting_max() requests may wait. On each drive demand reads start in the
+    // order asked, few at a time (tuning.in_flight_max); a prefetch starts only while no demand
+    // waits or is in flight on its drives, and one at a time.
     void request(ExpertKey key, std::byte* slot, Urgency urgency);
     static constexpr uint32_t waiting_max() { return 1024; }
 

@@ -7,10 +7,12 @@
 #include <cassert>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <vector>
 
+#include "io/log.h"
 #include "io/memory.h"
 #include "io/ring_paced.h"
 #include "io/text.h"
@@ -29,6 +31,8 @@ constexpr uint32_t tries_max = 200;
 constexpr uint32_t tries_fast = 20;
 // Enough to copy as fast as a few drives deliver, without taking every core for a moment.
 constexpr uint32_t paced_threads = 8;
+// A blocking reap that took less found what had been there before.
+constexpr auto awaited_least = std::chrono::microseconds(10);
 constexpr auto pause = std::chrono::milliseconds(1);
 
 double seconds(Clock::duration duration) {
@@ -48,9 +52,11 @@ struct ReadRing::Impl {
         uint32_t begin;  // where the last submission started, in the read
         uint32_t done;   // bytes in place
         uint32_t tries;
+        uint64_t tried;  // copies that failed, a bit each
     };
     std::unique_ptr<RingEngine> engine;
     std::vector<Slot> slots;
+    std::vector<std::vector<const File*>> copies;  // files with the same bytes
     std::vector<uint32_t> free_ids;
     std::vector<RingEngine::Raw> pending;
     std::vector<RingEngine::RawDone> done;
@@ -81,10 +87,98 @@ const char* ReadRing::engine_name() const {
     return impl_->engine->name();
 }
 
+std::chrono::steady_clock::time_point ReadRing::now() const {
+    return impl_->engine->now();
+}
+
 Result<void> ReadRing::add_file(const File& file) {
     auto added = impl_->engine->add_file(file.fd());
     if (!added) return within(printable(file.path().native()), std::move(added).error());
+    drive_of(file);
     return {};
+}
+
+ReadRing::Drive& ReadRing::drive_of(const File& file) {
+    if (file.drive() >= drives_.size()) drives_.resize(file.drive() + size_t{1});
+    Drive& drive = drives_[file.drive()];
+    if (drive.folder.empty()) drive.folder = printable(file.path().parent_path().native());
+    return drive;
+}
+
+void ReadRing::add_copies(std::span<const File* const> copies) {
+    assert(copies.size() <= 64);
+    impl_->copies.emplace_back(copies.begin(), copies.end());
+}
+
+// The first copy not in `tried`, on a drive that is well if there is one.
+const File* ReadRing::other_copy(const Read& read, uint64_t tried) const {
+    const File* best = nullptr;
+    for (const auto& group : impl_->copies) {
+        if (std::find(group.begin(), group.end(), read.file) == group.end()) continue;
+        for (size_t i = 0; i < group.size(); ++i) {
+            const File& file = *group[i];
+            const bool fits =
+                read.offset % file.alignment() == 0 && read.length % file.alignment() == 0;
+            if ((tried >> i & 1) != 0 || !fits) continue;
+            if (best && (!drives_[best->drive()].failed || drives_[file.drive()].failed)) continue;
+            best = &file;
+        }
+    }
+    return best;
+}
+
+const File& ReadRing::idlest_copy(const File& file) const {
+    const File* best = &file;
+    for (const auto& group : impl_->copies) {
+        if (std::find(group.begin(), group.end(), &file) == group.end()) continue;
+        for (const File* copy : group) {
+            const Drive& drive = drives_[copy->drive()];
+            const Drive& rival = drives_[best->drive()];
+            const bool idler = drive.meter.in_flight() < rival.meter.in_flight();
+            if (!drive.failed && (idler || rival.failed)) best = copy;
+        }
+    }
+    return *best;
+}
+
+// After a failure: the same read from another copy, if one is left.
+bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
+    Impl::Slot& slot = impl_->slots[id];
+    for (const auto& group : impl_->copies) {
+        const auto at = std::find(group.begin(), group.end(), slot.read.file);
+        if (at == group.end()) continue;
+        slot.tried |= uint64_t{1} << (at - group.begin());
+        const File* other = other_copy(slot.read, slot.tried);
+        Drive& drive = drives_[slot.read.file->drive()];
+        if (!other) {
+            error.message += "; no other copy is left";
+            return false;
+        }
+        if (!drive.failed) {
+            drive.failed = true;
+            log::warn(cat("drive ", drive.folder, " is left out from now on, its copies are read ",
+                          "instead: ", error.message));
+        }
+        drive.meter.finished(reaped_at_, 0, false);
+        slot.read.file = other;
+        slot.done = slot.tries = 0;
+        drives_[other->drive()].meter.queued(impl_->engine->now());
+        resubmit(id);
+        return true;
+    }
+    return false;
+}
+
+void ReadRing::tell_slow_drives() {
+    for (Drive& drive : drives_) {
+        double from = 0;
+        if (drives_.size() < 2 || !drive.meter.slowed_down(from)) continue;
+        char text[96];
+        std::snprintf(text, sizeof text, "%.2f GB/s, was %.2f", drive.meter.rate() / 1e9,
+                      from / 1e9);
+        log::warn(cat("drive ", drive.folder, " has become slow: ", text,
+                      "; other copies are read more"));
+    }
 }
 
 Result<void> ReadRing::add_memory(std::span<std::byte> memory) {
@@ -100,7 +194,12 @@ void ReadRing::queue(const Read& read) {
     if (in_flight_ == 0) impl_->busy_since = impl_->engine->now();
     const uint32_t id = impl_->free_ids.back();
     impl_->free_ids.pop_back();
-    impl_->slots[id] = {.read = read, .begin = 0, .done = 0, .tries = 0};
+    impl_->slots[id] = {.read = read, .begin = 0, .done = 0, .tries = 0, .tried = 0};
+    Read& queued = impl_->slots[id].read;
+    if (drive_of(*read.file).failed) {
+        if (const File* other = other_copy(read, 0)) queued.file = other;
+    }
+    drive_of(*queued.file).meter.queued(impl_->engine->now());
     ++in_flight_;
     ++stats_.reads;
     resubmit(id);
@@ -146,6 +245,8 @@ Result<size_t> ReadRing::reap(bool wait) {
             impl_->broken = reaped.error();
             return tl::unexpected(reaped.error());
         }
+        awaited_ = block && after - before > awaited_least;
+        reaped_at_ = after;
         if (block) stats_.wait_s += seconds(after - before);
         stats_.busy_s += seconds(after - impl_->busy_since);
         impl_->busy_since = after;
@@ -153,6 +254,7 @@ Result<size_t> ReadRing::reap(bool wait) {
             const auto [id, result] = impl_->done[i];
             if (advance(id, result)) ++finished;
         }
+        tell_slow_drives();
         if (auto submitted = submit(); !submitted) return tl::unexpected(submitted.error());
         if (!wait || finished > 0) break;
     }
@@ -162,14 +264,14 @@ Result<size_t> ReadRing::reap(bool wait) {
 bool ReadRing::advance(uint32_t id, int64_t result) {
     Impl::Slot& slot = impl_->slots[id];
     const Read& read = slot.read;
-    const auto error = [&](int number) {
-        return read_error(read.file->path(), read.offset, read.needed, slot.done, number);
+    const auto failed = [&](int number) {
+        Error error = read_error(read.file->path(), read.offset, read.needed, slot.done, number);
+        if (read_elsewhere(id, error)) return false;
+        finish(id, std::move(error));
+        return true;
     };
     const int number = result < 0 ? static_cast<int>(-result) : 0;
-    if (number != 0 && number != EINTR && number != EAGAIN) {
-        finish(id, error(number));
-        return true;
-    }
+    if (number != 0 && number != EINTR && number != EAGAIN) return failed(number);
     const uint64_t reached = slot.begin + (number == 0 ? static_cast<uint64_t>(result) : 0);
     assert(reached <= read.length);
     if (reached > slot.done) {
@@ -185,13 +287,9 @@ bool ReadRing::advance(uint32_t id, int64_t result) {
     // Nothing, or nothing new where a direct read can only give whole blocks: the end of the file?
     const bool stuck = number == 0 && slot.tries > 0;
     if (result == 0 || (stuck && file_ends_before(*read.file, read.offset + read.needed))) {
-        finish(id, error(0));
-        return true;
+        return failed(0);
     }
-    if (slot.tries > tries_max) {
-        finish(id, error(number == 0 ? EIO : number));
-        return true;
-    }
+    if (slot.tries > tries_max) return failed(number == 0 ? EIO : number);
     if (number == EAGAIN && slot.tries > tries_fast) std::this_thread::sleep_for(pause);
     ++stats_.resubmitted;
     resubmit(id);
@@ -207,6 +305,7 @@ void ReadRing::finish(uint32_t id, std::optional<Error> error) {
         std::memset(read.to + read.needed, 0, read.length - read.needed);
         stats_.bytes += read.needed;
     }
+    drives_[read.file->drive()].meter.finished(reaped_at_, error ? 0 : read.needed, awaited_);
     impl_->free_ids.push_back(id);
     --in_flight_;
     read.client->read_done(read.tag, std::move(error));

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "io/drive_meter.h"
 #include "io/error.h"
 #include "io/file.h"
 
@@ -114,6 +115,9 @@ struct RingStats {
     double wait_s = 0;         // time a caller stood still in reap(wait)
 };
 
+// Files may have copies on other drives (add_copies). A read that fails is then tried on another
+// copy, with one line, and its drive is left out of what is read from then on, unless no other copy
+// is left.
 class ReadRing {
  public:
     ReadRing(std::unique_ptr<RingEngine> engine, uint32_t depth);
@@ -123,11 +127,21 @@ class ReadRing {
     ReadRing& operator=(const ReadRing&) = delete;
 
     const char* engine_name() const;
+    std::chrono::steady_clock::time_point now() const;  // the engine's
     // The file, its File object where it is, and the memory must outlive the ring: the kernel keeps
     // hold of both, and a descriptor or address used again would be taken for the first.
     // Memory that was not added works too, a little slower.
     Result<void> add_file(const File& file);
     Result<void> add_memory(std::span<std::byte> memory);
+    // Files added before that hold the same bytes.
+    void add_copies(std::span<const File* const> copies);
+
+    // The drives of the files added, by File::drive().
+    uint32_t drives() const { return static_cast<uint32_t>(drives_.size()); }
+    const DriveMeter& drive(uint32_t drive) const { return drives_[drive].meter; }
+    bool drive_failed(uint32_t drive) const { return drives_[drive].failed; }
+    // Of `file` and its copies the one whose drive has the fewest reads in flight, and is well.
+    const File& idlest_copy(const File& file) const;
 
     uint32_t depth() const { return depth_; }
     uint32_t in_flight() const { return in_flight_; }
@@ -151,10 +165,23 @@ class ReadRing {
     bool advance(uint32_t id, int64_t result);
     void resubmit(uint32_t id);
     void finish(uint32_t id, std::optional<Error> error);
+    struct Drive {
+        DriveMeter meter;
+        std::string folder;  // of its first file
+        bool failed = false;
+    };
+    Drive& drive_of(const File& file);
+    const File* other_copy(const Read& read, uint64_t tried) const;
+    bool read_elsewhere(uint32_t id, Error& error);
+    void tell_slow_drives();
 
     std::unique_ptr<Impl> impl_;
     uint32_t depth_;
     uint32_t in_flight_ = 0;  // queued ones included
+    std::vector<Drive> drives_;
+    // Of the completions at hand: when they were found, and whether someone stood waiting.
+    std::chrono::steady_clock::time_point reaped_at_{};
+    bool awaited_ = false;
     RingStats stats_;
 };
 

@@ -88,6 +88,14 @@ Result<std::vector<DrivePace>> parse_paces(std::string_view text) {
     }
 }
 
+double paced_bytes_s(std::span<const DrivePace> paces, uint32_t drives) {
+    double sum = 0;
+    for (uint32_t drive = 0; drive < drives; ++drive) {
+        sum += paces[paces.size() == 1 ? 0 : drive].bytes_s;
+    }
+    return sum;
+}
+
 std::string paces_text(std::span<const DrivePace> paces) {
     std::string out;
     for (const DrivePace& pace : paces) {

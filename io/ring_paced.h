@@ -22,6 +22,8 @@ namespace sluice {
 // "8.8GB", "8.8GB,80us", one a drive joined by "+": "8.8GB+4.4GB,100us". A rate is a size (see
 // parse_size) a second, a latency a number of ns, us, ms or s. Errors (usage) name the text.
 Result<std::vector<DrivePace>> parse_paces(std::string_view text);
+// Of all drives together.
+double paced_bytes_s(std::span<const DrivePace> paces, uint32_t drives);
 // "8.8 GB/s, 80 us + 4.4 GB/s".
 std::string paces_text(std::span<const DrivePace> paces);
 

@@ -50,7 +50,14 @@ double uncached_share(const Results& results) {
 
 std::string model_text(const char* what, const ModelReport& m) {
     std::string out = cat(what, " (", m.device, "; ", m.io_name, "; ", m.cache_slots, " slots)\n");
-    out += line("  load    %8.2f s\n", m.load_s);
+    const double load = rate(static_cast<double>(m.load.bytes), m.load.seconds);
+    out += line("  load    %8.2f s      (%.2f GB of dense weights at %.3f GB/s", m.load_s,
+                static_cast<double>(m.load.bytes) / 1e9, load / 1e9);
+    if (m.load.drive_bytes_s > 0) {
+        out += line(", %.1f %% of the drive's %.3f", 100 * load_share(m.load),
+                    m.load.drive_bytes_s / 1e9);
+    }
+    out += ")\n";
     out += line("  prefill %8.2f tok/s  (%d tokens)\n", m.prompt_tok_s, m.prompt_tokens);
     out += line("  decode  %8.2f tok/s  (%d tokens, %.1f %% hits, %.2f MB read a token)\n",
                 m.decode_tok_s, m.decode_tokens, 100 * m.hit_rate, m.bytes_token / 1e6);
@@ -64,9 +71,11 @@ std::string model_text(const char* what, const ModelReport& m) {
 }
 
 std::string drive_text(const DriveReport& d) {
-    std::string out = cat("drive (", d.io_name, d.direct ? ", O_DIRECT" : ", page cache",
-                          "), plain io_uring, GB/s by block size and reads in flight\n         ");
-    for (uint32_t depth = 1; depth <= 64; depth *= 2) out += line("%8u", depth);
+    std::string out = cat("drive (", d.io_name, ")");
+    if (!d.raw.empty()) {
+        out += ", plain io_uring, GB/s by block size and reads in flight\n         ";
+        for (uint32_t depth = 1; depth <= 64; depth *= 2) out += line("%8u", depth);
+    }
     uint32_t block = 0;
     for (const auto& cell : d.raw) {
         if (cell.block != block) out += line("\n%6u KiB", cell.block >> 10);
@@ -74,8 +83,13 @@ std::string drive_text(const DriveReport& d) {
         out += line("%8.3f", cell.bytes_s / 1e9);
     }
     double best = d.best.bytes_s;
-    out += line("\n  best plain reads     %8.3f GB/s  (%u KiB, %u in flight; medians in turns)\n",
-                best / 1e9, d.best.block >> 10, d.best.depth);
+    if (d.raw.empty()) {
+        out += line("\n  paced to             %8.3f GB/s  together\n", best / 1e9);
+    } else {
+        out +=
+            line("\n  best plain reads     %8.3f GB/s  (%u KiB, %u in flight; medians in turns)\n",
+                 best / 1e9, d.best.block >> 10, d.best.depth);
+    }
     out += line("  experts, streamed    %8.3f GB/s  %5.1f %%\n", d.stream_bytes_s / 1e9,
                 100 * d.stream_bytes_s / best);
     out += line("  experts, by layer    %8.3f GB/s  %5.1f %%\n", d.layer_bytes_s / 1e9,
@@ -106,6 +120,9 @@ void write_model(JsonWriter& json, const ModelReport& m) {
         .member("io", m.io_name)
         .member("cache_slots", m.cache_slots)
         .member("load_s", m.load_s)
+        .member("load_bytes", m.load.bytes)
+        .member("load_read_s", m.load.seconds)
+        .member("load_share", load_share(m.load))
         .member("prompt_tokens", m.prompt_tokens)
         .member("prompt_tok_s", m.prompt_tok_s)
         .member("decode_tokens", m.decode_tokens)
@@ -136,7 +153,7 @@ void write_kernels(JsonWriter& json, const std::vector<KernelRate>& rates) {
 }
 
 void write_drive(JsonWriter& json, const DriveReport& d) {
-    json.begin_object().member("io", d.io_name).member("direct", d.direct).key("raw").begin_array();
+    json.begin_object().member("io", d.io_name).member("drives", d.drives).key("raw").begin_array();
     for (const auto& cell : d.raw) {
         json.begin_object()
             .member("block", cell.block)

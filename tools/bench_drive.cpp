@@ -8,6 +8,9 @@
 #include <random>
 
 #include "engine/load.h"
+#include "engine/read_ring.h"
+#include "engine/read_trial.h"
+#include "io/ring_paced.h"
 #include "io/text.h"
 #include "tools/signals.h"
 #include "tools/timing.h"
@@ -95,73 +98,27 @@ struct EngineReads {
     Loaded model;
     PageBuffer memory;
     std::unique_ptr<ReadRing> ring;
-    std::unique_ptr<ExpertReader> reader;
-    std::vector<std::byte*> free;
-    std::mt19937_64 random{2};
+    std::unique_ptr<ReadTrial> trial;
 
     const ExpertMap& map() const { return *model.runtime.experts; }
-
-    ExpertKey any() {
-        return {static_cast<int32_t>(random() % static_cast<uint64_t>(map().layers())),
-                static_cast<int32_t>(random() % static_cast<uint64_t>(map().experts()))};
-    }
-
-    void ask() {
-        reader->request(any(), free.back(), Urgency::demand);
-        free.pop_back();
-    }
-
-    Result<void> collect() {
-        Arrived arrived[16];
-        auto count = reader->collect(arrived, true);
-        if (!count) return tl::unexpected(count.error());
-        for (size_t i = 0; i < *count; i++) {
-            free.push_back(arrived[i].slot);
-            if (arrived[i].error) return tl::unexpected(*arrived[i].error);
-        }
-        if (interrupt_requested()) return fail(Code::interrupted, "interrupted");
-        return {};
-    }
-
-    // Bytes a second; `by_layer` waits for all of a layer's experts before it asks for more.
-    Result<double> measure(bool by_layer, double seconds) {
-        auto start = Clock::now();
-        uint64_t before = reader->bytes_read();
-        auto layer = static_cast<size_t>(model.runtime.config.top_k);
-        while (seconds_since(start) < seconds) {
-            size_t wanted = by_layer ? layer : free.size();
-            while (wanted-- > 0 && !free.empty()) ask();
-            do {
-                if (auto done = collect(); !done) return tl::unexpected(done.error());
-            } while (by_layer && reader->pending() > 0);
-        }
-        while (reader->pending() > 0) {
-            if (auto done = collect(); !done) return tl::unexpected(done.error());
-        }
-        return static_cast<double>(reader->bytes_read() - before) / seconds_since(start);
-    }
+    uint32_t layer() const { return static_cast<uint32_t>(model.runtime.config.top_k); }
 };
 
 Result<std::string> start_reader(EngineReads& out, const EngineOptions& options) {
-    auto choice = make_ring_engine(
-        {.engine = options.io, .depth = options.ring_depth, .paces = options.paces});
-    if (!choice) return tl::unexpected(choice.error());
-    out.ring = std::make_unique<ReadRing>(std::move(choice->engine), options.ring_depth);
-    for (const auto& shard : out.model.runtime.checkpoint.shards()) {
-        if (auto added = out.ring->add_file(shard); !added) return tl::unexpected(added.error());
-    }
+    auto opened = open_read_ring(out.model.runtime.checkpoint, options);
+    if (!opened) return tl::unexpected(opened.error());
+    out.ring = std::move(opened->ring);
+    // Random experts are now and then all of one drive: enough waiting that none runs dry.
+    const uint32_t drives = out.map().drives();
     size_t slots =
-        static_cast<size_t>(out.model.runtime.config.top_k) + 2 * options.tuning.in_flight_max;
+        out.layer() + size_t{drives > 1 ? 4u : 2u} * options.tuning.in_flight_max * drives;
     auto memory = PageBuffer::create(slots * out.map().slot_bytes(), "drive benchmark, experts");
     if (!memory) return tl::unexpected(memory.error());
     out.memory = std::move(*memory);
     if (auto added = out.ring->add_memory(out.memory.span()); !added)
         return tl::unexpected(added.error());
-    for (size_t i = 0; i < slots; i++)
-        out.free.push_back(out.memory.data() + i * out.map().slot_bytes());
-    out.reader = std::make_unique<ExpertReader>(*out.ring, out.map());
-    std::string name = out.ring->engine_name();
-    return choice->cause.empty() ? name : cat(name, " (", choice->cause, ")");
+    out.trial = std::make_unique<ReadTrial>(out.map(), *out.ring, out.memory.span(), cancel_flag());
+    return opened->name;
 }
 
 std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
@@ -175,8 +132,12 @@ std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
     return files;
 }
 
-Result<void> measure_raw(DriveReport& report, RawReads& raw, uint64_t largest_block,
+Result<void> measure_raw(DriveReport& report, RawReads& raw, uint64_t smallest_file,
                          double seconds) {
+    const uint64_t largest_block = std::min<uint64_t>(block_max, smallest_file);
+    if (largest_block < block_min) {
+        return fail(Code::usage, "the shards are too small to measure a drive with");
+    }
     for (uint32_t block = block_min; block <= largest_block; block *= 2) {
         for (uint32_t depth = 1; depth <= depth_max; depth *= 2) {
             auto rate = raw.measure(block, depth, seconds);
@@ -197,9 +158,9 @@ Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, doubl
     auto name = start_reader(engine, options);
     if (!name) return tl::unexpected(name.error());
     std::memset(engine.memory.data(), 1, engine.memory.size());
-    auto stream = engine.measure(false, seconds);
+    auto stream = engine.trial->measure(0, seconds);
     if (!stream) return tl::unexpected(stream.error());
-    auto layer = engine.measure(true, seconds);
+    auto layer = engine.trial->measure(engine.layer(), seconds);
     if (!layer) return tl::unexpected(layer.error());
     return EngineReadRates{*stream, *layer};
 }
@@ -211,28 +172,28 @@ Result<DriveReport> bench_drive(const EngineOptions& options, double seconds) {
     if (!described) return tl::unexpected(described.error());
     auto name = start_reader(engine, options);
     if (!name) return tl::unexpected(name.error());
+    const Checkpoint& checkpoint = engine.model.runtime.checkpoint;
     report.io_name = *name;
+    report.drives = checkpoint.drives();
     report.expert_bytes = engine.map().expert_bytes({0, 0});
-    auto files = largest_shards(engine.model.runtime.checkpoint);
-    report.direct = std::all_of(files.begin(), files.end(),
-                                [](const File* file) { return file->access() == Access::direct; });
-    uint64_t largest_block = std::min<uint64_t>(block_max, files.back()->size());
-    if (largest_block < block_min) {
-        return fail(Code::usage, "the shards are too small to measure a drive with");
-    }
     auto memory = PageBuffer::create(uint64_t{depth_max} * block_max, "drive benchmark, blocks");
     if (!memory) return tl::unexpected(memory.error());
     std::memset(memory->data(), 1, memory->size());  // no first touch in a measurement
     std::memset(engine.memory.data(), 1, engine.memory.size());
+    const auto files = largest_shards(checkpoint);
     RawReads raw(files, memory->span(), engine.memory.size());
-    if (auto done = measure_raw(report, raw, largest_block, seconds / 4); !done)
+    const bool paced = !options.paces.empty();
+    if (paced) {
+        report.best.bytes_s = paced_bytes_s(options.paces, report.drives);
+    } else if (auto done = measure_raw(report, raw, files.back()->size(), seconds / 4); !done) {
         return tl::unexpected(done.error());
-
+    }
     std::vector<double> best, stream, layer;
     for (int round = 0; round < rounds; round++) {
-        auto a = raw.measure(report.best.block, report.best.depth, seconds);
-        auto b = a ? engine.measure(false, seconds) : a;
-        auto c = b ? engine.measure(true, seconds) : b;
+        Result<double> a = report.best.bytes_s;
+        if (!paced) a = raw.measure(report.best.block, report.best.depth, seconds);
+        auto b = a ? engine.trial->measure(0, seconds) : a;
+        auto c = b ? engine.trial->measure(engine.layer(), seconds) : b;
         if (!c) return tl::unexpected(c.error());
         best.push_back(*a), stream.push_back(*b), layer.push_back(*c);
     }

@@ -18,12 +18,13 @@ struct DriveCell {
 
 struct DriveReport {
     std::vector<DriveCell> raw;  // one pass over all sizes and depths
-    DriveCell best;              // of them, its rate measured again in turns: the median
+    DriveCell best;              // of them, its rate measured again in turns: the median; of paced
+                                 // drives what they are paced to together, and no raw reads
     double stream_bytes_s = 0;   // expert reader kept busy, as in a prompt sweep: the median
     double layer_bytes_s = 0;    // top-k experts asked for and awaited, as in decode: the median
     uint64_t expert_bytes = 0;
     std::string io_name;
-    bool direct = false;  // all shards past the page cache
+    uint32_t drives = 1;
 };
 
 struct EngineReadRates {

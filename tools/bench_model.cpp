@@ -61,6 +61,7 @@ Result<ModelReport> bench_model(const EngineOptions& options, const ModelBench& 
     const EngineOptions& resolved = (*engine)->options();
     report.device = (*engine)->device_name();
     report.io_name = (*engine)->io_name();
+    report.load = (*engine)->load_facts();
     report.cache_slots = resolved.cache_slots.value_or(0);
     report.ram_budget = resolved.ram;
     report.decode_tokens = std::min(bench.decode_tokens, resolved.context / 2);

@@ -15,6 +15,7 @@ struct ModelReport {
     uint32_t cache_slots = 0;
     uint64_t ram_budget = 0, peak_rss = 0;  // bytes; of the process, so far
     double load_s = 0;
+    LoadFacts load;
     int32_t prompt_tokens = 0, decode_tokens = 0;
     double prompt_tok_s = 0, decode_tok_s = 0;  // medians of the runs
     double bytes_token = 0;                     // read a decoded token, in all runs

@@ -128,6 +128,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.facts.model = model_name(*folder);
     run.facts.device = run.engine->device_name();
     run.facts.io_name = run.engine->io_name();
+    run.facts.load = run.engine->load_facts();
     run.facts.pace = paces_text(options.engine.paces);
     run.facts.context = run.engine->options().context;
     run.facts.expert_bytes = run.engine->expert_bytes();

@@ -5,6 +5,7 @@
 #include "cache/policy.h"
 #include "cache/predictor.h"
 #include "io/ring_paced.h"
+#include "io/share_reads.h"
 #include "io/text.h"
 #include "tools/stop_matcher.h"
 
@@ -94,6 +95,17 @@ Outcome set_model(Options& options, const Setting& setting) {
     return {};
 }
 
+Outcome set_mirror(Options& options, const Setting& setting) {
+    for (const auto& folder : setting.values) {
+        if (folder.empty()) return fail(Code::usage, setting.source + ": an empty folder name");
+        options.engine.mirrors.push_back(folder);
+    }
+    if (options.engine.mirrors.size() >= copies_max) {
+        return fail(Code::usage, cat(setting.source, ": at most ", copies_max - 1, " mirrors"));
+    }
+    return {};
+}
+
 Outcome set_revision(Options& options, const Setting& setting) {
     options.engine.revision = text_of(setting);
     return {};
@@ -136,12 +148,22 @@ Outcome set_depth(Options& o, const Setting& s) {
 
 Outcome set_parts(Options& o, const Setting& s) {
     return store_integer<uint32_t>(
-        o, s, [](Options& x) -> uint32_t& { return x.engine.tuning.parts; }, 1, 64);
+        o, s,
+        [](Options& x) -> uint32_t& {
+            x.engine.tuning_given = true;
+            return x.engine.tuning.parts;
+        },
+        1, 64);
 }
 
 Outcome set_in_flight(Options& o, const Setting& s) {
     return store_integer<uint32_t>(
-        o, s, [](Options& x) -> uint32_t& { return x.engine.tuning.in_flight_max; }, 1, 64);
+        o, s,
+        [](Options& x) -> uint32_t& {
+            x.engine.tuning_given = true;
+            return x.engine.tuning.in_flight_max;
+        },
+        1, 64);
 }
 
 Outcome set_temperature(Options& o, const Setting& s) {
@@ -306,10 +328,27 @@ Outcome set_link(Options& o, const Setting& s) {
 }
 
 Outcome set_skip_selftest(Options& o, const Setting& s) {
-    Options switched;
-    auto done = set_switch<&Options::stats>(switched, s);
-    if (!done) return done;
-    o.engine.skip_selftest = switched.stats;
+    auto on = parse_switch(s.source, text_of(s));
+    if (!on) return tl::unexpected(on.error());
+    o.engine.skip_selftest = *on;
+    return {};
+}
+
+Outcome set_tune(Options& o, const Setting& s) {
+    auto on = parse_switch(s.source, text_of(s));
+    if (!on) return tl::unexpected(on.error());
+    if (*on) o.engine.calibrate = Calibrate::thorough;
+    return {};
+}
+
+// After set_tune, as in the table.
+Outcome set_no_calibrate(Options& o, const Setting& s) {
+    auto on = parse_switch(s.source, text_of(s));
+    if (!on) return tl::unexpected(on.error());
+    if (*on && o.engine.calibrate == Calibrate::thorough) {
+        return fail(Code::usage, s.source + " and --tune contradict each other");
+    }
+    if (*on) o.engine.calibrate = Calibrate::off;
     return {};
 }
 

@@ -53,6 +53,7 @@ Outcome set_rate(Options& options, const Setting& setting) {
 }
 
 Outcome set_model(Options& options, const Setting& setting);
+Outcome set_mirror(Options& options, const Setting& setting);
 Outcome set_revision(Options& options, const Setting& setting);
 Outcome accept(Options& options, const Setting& setting);
 Outcome set_predict(Options& options, const Setting& setting);
@@ -81,6 +82,8 @@ Outcome set_cpu_experts(Options& options, const Setting& setting);
 Outcome set_link(Options& options, const Setting& setting);
 Outcome set_vram_slots(Options& options, const Setting& setting);
 Outcome set_skip_selftest(Options& options, const Setting& setting);
+Outcome set_tune(Options& options, const Setting& setting);
+Outcome set_no_calibrate(Options& options, const Setting& setting);
 Outcome set_slots(Options& options, const Setting& setting);
 Outcome set_policy(Options& options, const Setting& setting);
 Outcome set_predictor(Options& options, const Setting& setting);

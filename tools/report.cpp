@@ -103,6 +103,25 @@ std::string speed_line(const Answer& answer, const RunFacts& facts) {
     return line;
 }
 
+double load_share(const LoadFacts& load) {
+    return rate(rate(static_cast<double>(load.bytes), load.seconds), load.drive_bytes_s);
+}
+
+namespace {
+
+std::string load_text(const LoadFacts& load) {
+    const double speed = rate(static_cast<double>(load.bytes), load.seconds);
+    std::string out = cat("load      ", size_text(load.bytes), " of dense weights in ",
+                          fixed(load.seconds, 3), " s, ", fixed(speed / 1e9, 3), " GB/s");
+    if (load.drive_bytes_s > 0) {
+        out += cat(", ", fixed(100 * load_share(load), 1), " % of the drive's ",
+                   fixed(load.drive_bytes_s / 1e9, 3));
+    }
+    return cat(out, "\n", load.reads.empty() ? "" : cat(load.reads, "\n"));
+}
+
+}  // namespace
+
 std::string stats_block(const Answer& answer, const RunFacts& facts) {
     RunStats all = plus(answer.prompt, answer.decode);
     const CacheStats& cache = all.cache;
@@ -115,6 +134,7 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
     std::string out;
     out += cat("model     ", facts.model, ", ", facts.device, ", ", facts.io_name, ", loaded in ",
                fixed(facts.load_s, 2), " s\n");
+    out += load_text(facts.load);
     out += cat("context   ", answer.prompt_tokens + answer.completion_tokens, " of ", facts.context,
                " tokens; mode ", facts.mode, "; seed ", facts.seed, "; end tokens ", ends, "\n");
     out += cat("prompt    ", answer.prompt_tokens, " tokens (", answer.cached_tokens, " kept), ",
@@ -235,6 +255,8 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
     json.key("timings")
         .begin_object()
         .member("load_s", facts.load_s)
+        .member("load_bytes", facts.load.bytes)
+        .member("load_read_s", facts.load.seconds)
         .member("prompt_s", answer.prompt_s)
         .member("decode_s", answer.decode_s)
         .member("prompt_tok_s", rate(static_cast<double>(fed), answer.prompt_s))

@@ -28,6 +28,7 @@ struct RunFacts {  // of the run, not of one answer
     std::string model, device, io_name, mode;
     std::string pace;  // of a paced drive, else empty
     double load_s = 0;
+    LoadFacts load;
     uint64_t seed = 0;
     int32_t context = 0;
     uint64_t expert_bytes = 0;
@@ -46,6 +47,9 @@ void write_cache(JsonWriter& json, const CacheStats& cache);
 std::string cpu_experts_text(const CpuExpertStats& cpu);
 void write_cpu_experts(JsonWriter& json, const CpuExpertStats& cpu);
 void write_limit(JsonWriter& json, const Limit& limit);
+
+// Of the drive's rate, while dense weights were read; 0 when that is not known.
+double load_share(const LoadFacts& load);
 
 double rate(double amount, double seconds);  // 0 when seconds is 0
 }  // namespace sluice

@@ -59,7 +59,8 @@ std::vector<uint64_t> planned(const Rig& rig, const std::vector<ExpertKey>& keys
 TEST_CASE(
     "experts: every byte equals a plain read, on every engine and with both kinds of access") {
     for (const fs::path& folder : {tiny, random_a}) {
-        for (const Engine engine : {Engine::uring, Engine::threads, Engine::simulated}) {
+        for (const RigEngine engine :
+             {RigEngine::uring, RigEngine::threads, RigEngine::simulated}) {
             for (const Access access : {Access::direct, Access::buffered}) {
                 CAPTURE(folder.string());
                 CAPTURE(static_cast<int>(engine));
@@ -79,7 +80,7 @@ TEST_CASE("experts: any tuning and depth gives the same bytes") {
             CAPTURE(tuning.parts);
             CAPTURE(depth);
             Rig rig(random_a, tuning);
-            rig.start(Engine::threads, depth);
+            rig.start(RigEngine::threads, depth);
             read_everything(rig, depth);
         }
     }
@@ -106,7 +107,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
         SimFaults faults{.short_read = 0.2, .again = 0.1, .reorder = 0.8, .late = 0.5};
         if (seed % 3 == 0) faults.eio = 0.05;
         rig.slots.clear();
-        rig.start(Engine::simulated, 1 + static_cast<uint32_t>(random() % 12), seed, faults);
+        rig.start(RigEngine::simulated, 1 + static_cast<uint32_t>(random() % 12), seed, faults);
         std::map<std::byte*, ExpertKey> open;
         size_t failed = 0, cancelled = 0;
         const auto check = [&](Arrived& arrived) {
@@ -151,7 +152,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
 
 TEST_CASE("experts: demand starts in the order asked, few at a time") {
     Rig rig(tiny, {1, 1 << 20, 2});
-    rig.start(Engine::simulated, 64);
+    rig.start(RigEngine::simulated, 64);
     const std::vector<ExpertKey> keys{{5, 9}, {0, 63}, {7, 1}, {2, 2}};
     for (const ExpertKey key : keys) rig.request(key);
     REQUIRE(rig.reader->pump());
@@ -172,7 +173,7 @@ TEST_CASE("experts: demand starts in the order asked, few at a time") {
 
 TEST_CASE("experts: a prefetch starts only when no demand waits or is read, one at a time") {
     Rig rig(tiny, {1, 1 << 20, 2});
-    rig.start(Engine::simulated, 64);
+    rig.start(RigEngine::simulated, 64);
     rig.request({1, 1}, Urgency::prefetch);
     rig.request({1, 2}, Urgency::prefetch);
     rig.request({0, 0});
@@ -199,7 +200,7 @@ TEST_CASE("experts: a prefetch starts only when no demand waits or is read, one 
 
 TEST_CASE("experts: the parts of a prefetch that are not with the drive yet give way to demand") {
     Rig rig(tiny, {4, 4096, 1});
-    rig.start(Engine::simulated, 2);
+    rig.start(RigEngine::simulated, 2);
     rig.request({1, 1}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
     CHECK(asked(rig).size() == 2);  // the ring is full
@@ -218,7 +219,7 @@ TEST_CASE("experts: the parts of a prefetch that are not with the drive yet give
 
 TEST_CASE("experts: an overtaken prefetch goes on only when the last demand byte is in") {
     Rig rig(tiny, {4, 4096, 1});
-    rig.start(Engine::simulated, 2, 1, {.late = 1.0});  // one completion a reap
+    rig.start(RigEngine::simulated, 2, 1, {.late = 1.0});  // one completion a reap
     rig.request({1, 1}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
     rig.request({0, 0});
@@ -233,7 +234,7 @@ TEST_CASE("experts: an overtaken prefetch goes on only when the last demand byte
 
 TEST_CASE("experts: promote moves a waiting prefetch before the others and counts as demand") {
     Rig rig(tiny, {1, 1 << 20, 1});
-    rig.start(Engine::simulated, 64);
+    rig.start(RigEngine::simulated, 64);
     rig.request({0, 0});
     for (const int32_t expert : {1, 2, 3}) rig.request({1, expert}, Urgency::prefetch);
     rig.reader->promote({1, 3});
@@ -250,7 +251,7 @@ TEST_CASE("experts: promote moves a waiting prefetch before the others and count
 
 TEST_CASE("experts: promote of a prefetch under way makes it demand") {
     Rig rig(tiny, {1, 1 << 20, 1});
-    rig.start(Engine::simulated, 64);
+    rig.start(RigEngine::simulated, 64);
     rig.request({1, 1}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
     CHECK(rig.reader->pending_demand() == 0);
@@ -266,7 +267,7 @@ TEST_CASE("experts: promote of a prefetch under way makes it demand") {
 
 TEST_CASE("experts: cancelled prefetches are reported, started ones arrive") {
     Rig rig(tiny, {1, 1 << 20, 1});
-    rig.start(Engine::simulated, 64);
+    rig.start(RigEngine::simulated, 64);
     for (const int32_t expert : {1, 2, 3}) rig.request({1, expert}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
     rig.reader->cancel_waiting_prefetches();
@@ -287,7 +288,7 @@ TEST_CASE("experts: cancelled prefetches are reported, started ones arrive") {
 TEST_CASE("experts: a failed read names shard, layer, expert and offset; the others arrive") {
     Rig rig(tiny, {4, 4096, 4});
     const ByteRange bad = rig.map.range({3, 7}, w2_codes);
-    rig.start(Engine::simulated, 8, 1,
+    rig.start(RigEngine::simulated, 8, 1,
               {.bad_begin = bad.offset + 100, .bad_end = bad.offset + 101});
     rig.request({3, 7});
     rig.request({4, 8});
@@ -311,7 +312,7 @@ TEST_CASE("experts: a shard cut short while it is open is an error, not stale by
     Copy copy;
     copy.damage(shard_name(5), read_file(tiny / shard_name(5)));
     Rig rig(copy.folder, {});
-    rig.start(Engine::threads, 8);
+    rig.start(RigEngine::threads, 8);
     const ByteRange range = rig.map.range({3, 7}, w2_codes);
     fs::resize_file(copy / shard_name(5), range.offset + 10);
     rig.request({3, 7});
@@ -330,7 +331,7 @@ TEST_CASE("experts: header lengths that shift the data by any number of bytes") 
                         mutate::unpadded(read_file(tiny / shard_name(number)), k));
         }
         Rig rig(copy.folder, {2, 4096, 4});
-        rig.start(Engine::threads, 16);
+        rig.start(RigEngine::threads, 16);
         read_everything(rig, k);
     }
 }
@@ -347,7 +348,7 @@ TEST_CASE("experts: scattered tensors, in an order of the writer's own") {
                 }));
         }
         Rig rig(copy.folder, {2, 4096, 4});
-        rig.start(Engine::threads, 16);
+        rig.start(RigEngine::threads, 16);
         CHECK(rig.map.plan({0, 0}).reads.size() > 2);
         read_everything(rig, seed);
     }
@@ -362,7 +363,7 @@ TEST_CASE("experts: tensors in file order w3, w1, w2 beside their scales are one
                                                         }));
     }
     Rig rig(copy.folder, {1, 1 << 20, 4});
-    rig.start(Engine::threads, 16);
+    rig.start(RigEngine::threads, 16);
     CHECK(rig.map.plan({2, 5}).reads.size() == 1);
     read_everything(rig, 1);
 }
@@ -387,7 +388,8 @@ TEST_CASE("experts: one that ends with the file, and one byte before") {
                             "\"layers.3.last\": \"" + shard_name(5) + "\", \"norm.weight\"");
         }
         copy.damage(shard_name(5), bytes);
-        for (const Engine engine : {Engine::threads, Engine::uring, Engine::simulated}) {
+        for (const RigEngine engine :
+             {RigEngine::threads, RigEngine::uring, RigEngine::simulated}) {
             Rig rig(copy.folder, {4, 4096, 2});
             rig.start(engine, 4, 9, {.short_read = 0.3, .reorder = 0.5});
             const ByteRange last = rig.map.range({3, 40}, w3_codes);
@@ -418,7 +420,7 @@ TEST_CASE("experts: one whose tensors are in two shards is refused by name") {
 
 TEST_CASE("experts: a reader that goes away in the middle leaves nothing under way") {
     Rig rig(tiny, {4, 4096, 4});
-    rig.start(Engine::threads, 8);
+    rig.start(RigEngine::threads, 8);
     for (int32_t expert = 0; expert < 20; expert++) rig.request({2, expert});
     REQUIRE(rig.reader->pump());
     CHECK(rig.ring->in_flight() > 0);
@@ -428,7 +430,7 @@ TEST_CASE("experts: a reader that goes away in the middle leaves nothing under w
 
 TEST_CASE("experts: collect without anything asked for, and without waiting") {
     Rig rig(tiny, {});
-    rig.start(Engine::simulated, 8, 1, {.late = 1.0});
+    rig.start(RigEngine::simulated, 8, 1, {.late = 1.0});
     std::array<Arrived, 4> out;
     CHECK(*rig.reader->collect(out, true) == 0);
     rig.request({0, 0});

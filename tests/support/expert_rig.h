@@ -25,7 +25,7 @@ namespace sluice {
 inline constexpr std::array<const char*, expert_parts> part_names{
     "w1.weight", "w2.weight", "w3.weight", "w1.scale", "w2.scale", "w3.scale"};
 
-enum class Engine { uring, threads, simulated };
+enum class RigEngine { uring, threads, simulated };
 
 inline std::string expert_name(ExpertKey key, int part) {
     return "layers." + std::to_string(key.layer) + ".ffn.experts." + std::to_string(key.expert) +
@@ -51,9 +51,9 @@ struct Rig {
     std::unique_ptr<ExpertReader> reader;
     std::deque<PageBuffer> slots;
 
-    static Checkpoint open(const std::filesystem::path& folder, Access access) {
-        auto opened = Checkpoint::open({{folder.string()}, "", access, false});
-        REQUIRE(opened);
+    static Checkpoint open(const CheckpointOptions& options) {
+        auto opened = Checkpoint::open(options);
+        if (!opened) FAIL(opened.error().message);
         return std::move(*opened);
     }
     static int32_t count(const Checkpoint& checkpoint, bool layers) {
@@ -63,8 +63,12 @@ struct Rig {
     }
 
     Rig(const std::filesystem::path& folder, ExpertTuning tuning, Access access = Access::direct)
-        : checkpoint(open(folder, access)),
-          map(count(checkpoint, true), count(checkpoint, false), checkpoint.shards(), tuning) {
+        : Rig(CheckpointOptions{{folder.string()}, "", access}, tuning) {}
+
+    Rig(const CheckpointOptions& options, ExpertTuning tuning)
+        : checkpoint(open(options)),
+          map(count(checkpoint, true), count(checkpoint, false), checkpoint.shards(), tuning,
+              checkpoint.copies()) {
         for (int32_t layer = 0; layer < map.layers(); layer++) {
             for (int32_t expert = 0; expert < map.experts(); expert++) {
                 REQUIRE(map.add({layer, expert}, parts_of(checkpoint, {layer, expert})));
@@ -72,21 +76,31 @@ struct Rig {
         }
     }
 
-    void start(Engine engine, uint32_t depth, uint64_t seed = 0, SimFaults faults = {}) {
+    void start(RigEngine engine, uint32_t depth, uint64_t seed = 0, SimFaults faults = {}) {
         std::unique_ptr<RingEngine> made;
-        if (engine == Engine::simulated) {
+        if (engine == RigEngine::simulated) {
             made = std::make_unique<SimEngine>(seed, faults);
             sim = static_cast<SimEngine*>(made.get());
         } else {
-            RingOptions options{engine == Engine::uring ? IoEngine::uring : IoEngine::threads,
+            RingOptions options{engine == RigEngine::uring ? IoEngine::uring : IoEngine::threads,
                                 depth, 4};
-            auto result =
-                engine == Engine::uring ? make_uring_engine(options) : make_threads_engine(options);
+            auto result = engine == RigEngine::uring ? make_uring_engine(options)
+                                                     : make_threads_engine(options);
             REQUIRE(result);
             made = std::move(*result);
         }
-        ring = std::make_unique<ReadRing>(std::move(made), depth);
-        for (const File& file : checkpoint.shards()) REQUIRE(ring->add_file(file));
+        start(std::move(made), depth);
+    }
+
+    void start(std::unique_ptr<RingEngine> engine, uint32_t depth) {
+        reader.reset();
+        ring = std::make_unique<ReadRing>(std::move(engine), depth);
+        for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+            std::vector<const File*> copies{&checkpoint.shards()[shard]};
+            for (const File& copy : checkpoint.copies()[shard]) copies.push_back(&copy);
+            for (const File* file : copies) REQUIRE(ring->add_file(*file));
+            ring->add_copies(copies);
+        }
         reader = std::make_unique<ExpertReader>(*ring, map);
     }
 

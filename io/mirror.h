@@ -1,0 +1,32 @@
+// Folders with second copies of a model's shards, all or some.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/error.h"
+#include "io/file.h"
+
+namespace sluice {
+
+struct MirroredShard {
+    std::string name;
+    const File* file;
+    uint64_t header_bytes;  // up to the first tensor
+};
+
+struct Mirrors {
+    std::vector<std::vector<File>> copies;  // of each shard
+    std::vector<std::string> notes;         // one line a mirror: where, and how many shards
+};
+
+// Opens what `locations` (folders, snapshots, hub ids) have of `shards`, by name, as drives
+// number `drives` and up, which is counted on. A file of another size or with another header is an
+// error (corrupt) naming it: reading it now and then would give answers that come and go. A
+// location without any of them is an error too (not_found).
+Result<Mirrors> open_mirrors(std::span<const std::string> locations,
+                             std::span<const MirroredShard> shards, Access access,
+                             uint32_t& drives);
+
+}  // namespace sluice
