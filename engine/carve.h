@@ -18,6 +18,9 @@ class Carver {
         used_ = round_up(used_ + count * sizeof(T), 256);
     }
     uint64_t used() const { return used_; }
+    // What is never needed together may lie in the same place: carve copies of this one, then go on
+    // behind the largest.
+    void pass(const Carver& other) { used_ = other.used_ > used_ ? other.used_ : used_; }
 
  private:
     std::byte* base_;

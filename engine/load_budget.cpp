@@ -12,8 +12,9 @@ namespace sluice {
 namespace {
 
 constexpr int32_t context_default = 8192;
-constexpr int32_t chunk_default = 512;
 constexpr int32_t chunk_least = 16;
+constexpr int32_t chunk_step = 64;
+constexpr int32_t host_chunk_most = 2048;
 constexpr int32_t device_chunk_most = 4096;
 constexpr int32_t chunk_comfortable = 512;   // what the head has to leave room for on a device
 constexpr uint32_t vram_ring = 4;            // device slots that experts pass through
@@ -55,27 +56,31 @@ void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
     }
 }
 
-// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk. On a
-// device with memory of its own a prompt's experts cross the link once a chunk: the largest that
-// fits.
+// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk. Else the
+// largest chunk that fits: a prompt's experts are read (and cross the link) once a chunk. On a
+// device it goes before the expert cache there, which is of little use before it holds a token's
+// experts.
 void resolve_chunk(const PlanInput& in, uint64_t ram_left, uint64_t device_left, Plan& plan) {
     EngineOptions& o = in.options;
     const bool whole = o.index_keys == IndexKeys::reference;
     const bool host = in.device.host;
+    const uint64_t ring = vram_ring * in.device_slot_bytes;
+    const auto fits = [&](int32_t chunk) {
+        size_chunk(in, chunk, plan);
+        if (host) return plan.workspace + plan.row_buffers <= ram_left / 4;
+        return plan.workspace + plan.scratch + ring <= device_left &&
+               plan.row_buffers <= ram_left / 4;
+    };
     int32_t chunk = o.chunk;
+    if (chunk == 0 && whole) chunk = o.context;
     if (chunk == 0) {
-        chunk = whole ? o.context : std::min(host ? chunk_default : device_chunk_most, o.context);
+        chunk = std::min(host ? host_chunk_most : device_chunk_most, o.context);
+        while (chunk > chunk_least && !fits(chunk)) {
+            chunk = chunk > chunk_step ? (chunk - 1) / chunk_step * chunk_step
+                                       : std::max(chunk_least, chunk / 2);
+        }
     }
     size_chunk(in, chunk, plan);
-    const auto too_large = [&] {
-        if (host) return plan.workspace + plan.row_buffers > ram_left / 4;
-        return plan.workspace + plan.scratch > device_left / 4 * 3 ||
-               plan.row_buffers > ram_left / 4;
-    };
-    while (o.chunk == 0 && !whole && chunk > chunk_least && too_large()) {
-        chunk = std::max(chunk_least, chunk / 2);
-        size_chunk(in, chunk, plan);
-    }
     o.chunk = chunk;
 }
 

@@ -41,14 +41,35 @@ WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t
     return shape;
 }
 
+// What a layer leaves to the layers after it, and what a pass brings along.
+void Workspace::carve_pass(const ModelConfig& c, Carver& carver) {
+    const uint64_t n = shape.chunk, half = c.rope_dim / 2;
+    for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
+        carver.take(*table, (n + 1) * half);
+    }
+    carver.take(exchange, exchange_places(c, shape.chunk).end);
+    carver.take(guess_ids, c.top_k);
+    carver.take(guess_weights, c.top_k);
+    if (!c.kv_sources.empty()) {
+        carver.take(topk, n * c.index_topk);
+        if (c.candidate_source >= 0) {
+            blocks =
+                (compressed_rows_max(c, shape.context) + c.candidate_block - 1) / c.candidate_block;
+            carver.take(candidates, n * blocks);
+        }
+    }
+    if (c.engram_layers.empty()) return;
+    const uint64_t columns = c.engram_columns();
+    carver.take(row_codes, n * columns * c.engram_dim);
+    carver.take(row_scales, n * columns * c.engram_dim / 32);
+    carver.take(row_index, n * columns);
+}
+
+// Attention and Engram, dead when the experts begin.
 void Workspace::carve_attention(const ModelConfig& c, Carver& carver) {
     const uint64_t n = shape.chunk, s = shape.slice;
     const uint64_t heads = static_cast<uint64_t>(c.heads) * c.head_dim;
     const uint64_t ranks = static_cast<uint64_t>(c.o_groups) * c.o_rank;
-    const uint64_t half = c.rope_dim / 2;
-    for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
-        carver.take(*table, (n + 1) * half);
-    }
     carver.take(qr, n * c.q_rank);
     take_quant(carver, qrq, n, c.q_rank);
     carver.take(kv, n * c.head_dim);
@@ -56,36 +77,24 @@ void Workspace::carve_attention(const ModelConfig& c, Carver& carver) {
     carver.take(o, s * heads);
     carver.take(t, s * ranks);
     take_quant(carver, tq, s, ranks);
+    if (!c.engram_layers.empty()) {
+        take_quant(carver, rows, s, c.engram_columns() * c.engram_dim);
+        carver.take(engram_kv, s * (c.hc + 1) * c.hidden);
+    }
     if (c.kv_sources.empty()) return;
     carver.take(pool_kv, n * c.head_dim);
     carver.take(pool_gate, n * c.head_dim);
     carver.take(latent, (n + 1) * c.head_dim);
     carver.take(index_q, s * c.index_heads * c.index_dim);
     carver.take(index_w, s * c.index_heads);
-    const int32_t rows = compressed_rows_max(c, shape.context);
-    carver.take(index_scratch, index_scratch_floats(shape.index_slice, rows));
-    carver.take(topk, n * c.index_topk);
-    if (c.candidate_source < 0) return;
-    blocks = (rows + c.candidate_block - 1) / c.candidate_block;
-    carver.take(candidates, n * blocks);
+    carver.take(index_scratch,
+                index_scratch_floats(shape.index_slice, compressed_rows_max(c, shape.context)));
 }
 
-void Workspace::carve_engram(const ModelConfig& c, Carver& carver) {
-    if (c.engram_layers.empty()) return;
-    const uint64_t n = shape.chunk, s = shape.slice, columns = c.engram_columns();
-    carver.take(row_codes, n * columns * c.engram_dim);
-    carver.take(row_scales, n * columns * c.engram_dim / 32);
-    carver.take(row_index, n * columns);
-    take_quant(carver, rows, s, columns * c.engram_dim);
-    carver.take(engram_kv, s * (c.hc + 1) * c.hidden);
-}
-
+// The experts, dead when the next layer's attention begins: what they leave is combined before.
 void Workspace::carve_experts(const ModelConfig& c, Carver& carver) {
-    const uint64_t n = shape.chunk, k = c.top_k;
-    carver.take(exchange, exchange_places(c, shape.chunk).end);
-    carver.take(guess_ids, k);
-    carver.take(guess_weights, k);
-    carver.take(partial, n * k * c.hidden);
+    const uint64_t n = shape.chunk;
+    carver.take(partial, n * c.top_k * c.hidden);
     carver.take(shared, n * c.hidden);
     carver.take(shared_gate, n * c.moe_hidden);
     carver.take(shared_up, n * c.moe_hidden);
@@ -103,11 +112,14 @@ uint64_t Workspace::carve(const ModelConfig& c, Carver carver) {
     carver.take(collapsed, n * dim);
     carver.take(x, n * dim);
     carver.take(y, n * dim);
-    carve_attention(c, carver);
-    carve_engram(c, carver);
-    carve_experts(c, carver);
+    carve_pass(c, carver);
     carver.take(best, 2);
     carver.take(logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
+    Carver attention = carver, experts = carver;
+    carve_attention(c, attention);
+    carve_experts(c, experts);
+    carver.pass(attention);
+    carver.pass(experts);
     return carver.used();
 }
 

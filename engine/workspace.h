@@ -23,7 +23,8 @@ struct WorkspaceShape {
     static WorkspaceShape plan(const ModelConfig& config, int32_t chunk, int32_t context);
 };
 
-// Device memory, of the backend. Shapes: n = chunk, s = slice.
+// Device memory, of the backend. Shapes: n = chunk, s = slice. What attention and Engram need lies in
+// the same place as what the experts need: see carve().
 struct Workspace {
     WorkspaceShape shape;
 
@@ -82,8 +83,8 @@ struct Workspace {
  private:
     Workspace() = default;
     uint64_t carve(const ModelConfig& config, Carver carver);
+    void carve_pass(const ModelConfig& config, Carver& carver);
     void carve_attention(const ModelConfig& config, Carver& carver);
-    void carve_engram(const ModelConfig& config, Carver& carver);
     void carve_experts(const ModelConfig& config, Carver& carver);
     uint64_t carve_lists(const ModelConfig& config, Carver carver);
 };
