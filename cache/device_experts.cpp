@@ -54,6 +54,7 @@ Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExperts
     tier->handed_.reserve(count);
     tier->placed_.reserve(count);
     for (uint32_t i = 0; i < count; i++) tier->slots_[i].memory = *memory + i * slot;
+    if (options.poison) tier->poison_.assign(slot, std::byte{0xff});
     return tier;
 }
 
@@ -81,6 +82,13 @@ void DeviceExperts::drop_unfilled() {
     placed_.clear();
 }
 
+// Behind the compute that last read the slot.
+void DeviceExperts::poison(const Slot& slot) {
+    if (poison_.empty()) return;
+    backend_.uploads_after_compute(slot.last_use);
+    backend_.upload_beside(slot.memory, poison_.data(), poison_.size());
+}
+
 void DeviceExperts::begin(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
                           std::vector<int32_t>& missing) {
     drop_unfilled();
@@ -104,6 +112,7 @@ void DeviceExperts::begin(int32_t layer, std::span<const int32_t> experts, Deman
         stats_.evictions += placed.evicted;
         if (placed.entry < 0) continue;
         slots_[static_cast<size_t>(placed.entry)].key = {};
+        poison(slots_[static_cast<size_t>(placed.entry)]);
         placed_.push_back({layer, expert});
     }
 }
@@ -131,6 +140,7 @@ Result<void> DeviceExperts::upload(ExpertKey key, const std::byte* host) {
             return fail(Code::device,
                         "an expert slot in VRAM was asked for again before its use was marked");
         }
+        poison(slots_[static_cast<size_t>(at)]);
     }
     Slot* slot = &slots_[static_cast<size_t>(at)];
     hand_out(static_cast<uint32_t>(at));

@@ -28,6 +28,8 @@ struct DeviceExpertsOptions {
     uint32_t ring_slots = 4;  // at least 2
     std::string policy = "aging-lru";
     uint64_t seed = 0;
+    // A slot whose expert leaves is filled with 0xff until the next arrives, as in RAM.
+    bool poison = poison_default;
 };
 
 class DeviceExperts {
@@ -76,13 +78,15 @@ class DeviceExperts {
     Slot* find(ExpertKey key);
     void hand_out(uint32_t slot);
     void drop_unfilled();
+    void poison(const Slot& slot);
 
     const ExpertMap& map_;
     Backend& backend_;
     Tier tier_;
     int32_t inner_ = 0, dim_ = 0;
     Part parts_[expert_parts] = {};
-    std::vector<Slot> slots_;  // cache slots first
+    std::vector<Slot> slots_;        // cache slots first
+    std::vector<std::byte> poison_;  // a slot of it, or none
     uint32_t ring_next_ = 0;
     std::vector<uint32_t> handed_;   // slots in use since the last used()
     std::vector<ExpertKey> placed_;  // entries given in begin(), to be filled by upload()

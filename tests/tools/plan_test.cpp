@@ -136,6 +136,14 @@ TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
     CHECK(vram <= 7838315315);
     CHECK(ram <= 32 * gib);
     CHECK(f.plan.head_on_host);
+    // The largest prompt chunk that fits: a prompt's experts are read once a chunk.
+    CHECK(f.plan.shape.chunk >= 2048);
+    const WorkspaceShape larger =
+        WorkspaceShape::plan(f.model->config(), f.plan.shape.chunk + 64, f.plan.shape.context);
+    CHECK(f.plan.dense + f.plan.state + f.plan.scratch +
+              Workspace::bytes(f.model->config(), larger) +
+              f.plan.vram_ring_slots * f.model->device_slot_bytes >
+          7838315315);
 
     const Forecast cold = forecast_decode(*f.model, f.plan, f.rates, Warmth::cold);
     CHECK(std::string(cold.terms.binds()) == "drive");
