@@ -124,7 +124,7 @@ constexpr OptionSpec table[] = {
      "router, repeat or none; simulate: a list", set_predictor},
     {"--prefetch", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
      "Guesses a layer (default: governed by what they gain)", set_prefetch},
-    {"--chunk", "N", Takes::one, plans, true, g_machine, "Prompt tokens a sweep (default 512)",
+    {"--chunk", "N", Takes::one, plans, true, g_machine, "Prompt tokens a sweep (default: what fits)",
      set_chunk},
     {"--index-keys", "own|reference", Takes::one, answer | record, true, g_machine,
      "reference: the official program's decode quirk", set_index_keys},
