@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "io/output_file.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -101,7 +102,9 @@ Result<std::unique_ptr<RouteRecorder>> RouteRecorder::create(const std::filesyst
                     cat("route file: a model of ", header.layers, " layers, ", header.experts,
                         " experts and top ", header.top_k, " cannot be recorded"));
     }
-    Stream file(std::fopen(path.c_str(), "wb"));
+    auto target = output_file("--record-routes", path, {magic, sizeof(magic)});
+    if (!target) return tl::unexpected(std::move(target).error());
+    Stream file(std::fopen(target->c_str(), "wb"));
     if (!file) return io_error(path, "create", errno);
     auto recorder = std::unique_ptr<RouteRecorder>(new RouteRecorder);
     recorder->impl_ = std::make_unique<Impl>(Impl{path, std::move(file), header, {}, false});
@@ -210,6 +213,12 @@ Result<RecordedToken> read_token(const std::filesystem::path& path, const RouteF
 }  // namespace
 
 Result<RouteFile> read_route_file(const std::filesystem::path& path) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+        return fail(Code::usage, cat("route file ", printable(path.string()),
+                                     ": is not a regular file"));  // a pipe would block
+    }
     Stream file(std::fopen(path.c_str(), "rb"));
     if (!file) {
         const Code code = errno == ENOENT ? Code::not_found : Code::io;

@@ -56,7 +56,8 @@ struct EngineOptions {
     Overlap overlap = Overlap::full;
     std::optional<uint32_t> prefetch;  // guesses a layer, 0 = off; else governed
     int32_t context = 0;               // tokens; 0: min(model, 8192)
-    int32_t chunk = 0;                 // prompt tokens a sweep; 0: what fits, at most 2048, on a card 4096
+    // Prompt tokens a sweep; 0: what fits, at most 2048, on a card 4096.
+    int32_t chunk = 0;
     IndexKeys index_keys = IndexKeys::own;
     std::string record_routes;  // file, or empty
     uint64_t seed = 0;

@@ -42,6 +42,8 @@ struct Trace {
 // corrupt or unsupported: names file and field.
 Result<Trace> read_trace(const std::filesystem::path& path);
 Result<void> write_trace(const std::filesystem::path& path, const Trace& trace);
+// Where write_trace() may write for a user: see output_file(). An official trace is never replaced.
+Result<std::filesystem::path> trace_output(const std::filesystem::path& path);
 // The trace files among `paths`: a file as it is, a folder as its *.json in name order. An empty
 // folder or a missing path is an error.
 Result<std::vector<std::filesystem::path>> find_traces(const std::vector<std::string>& paths);

@@ -8,6 +8,7 @@
 #include "io/checksum.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/output_file.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -204,6 +205,10 @@ Result<void> write_trace(const std::filesystem::path& path, const Trace& trace) 
     const bool closed = file && std::fclose(file) == 0;
     if (written && closed) return {};
     return fail(Code::io, cat(path.string(), ": the trace could not be written"));
+}
+
+Result<std::filesystem::path> trace_output(const std::filesystem::path& path) {
+    return output_file("-o", path, cat("{\"format\":\"", own_format, "\""));
 }
 
 Result<std::vector<std::filesystem::path>> find_traces(const std::vector<std::string>& paths) {

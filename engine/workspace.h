@@ -23,8 +23,8 @@ struct WorkspaceShape {
     static WorkspaceShape plan(const ModelConfig& config, int32_t chunk, int32_t context);
 };
 
-// Device memory, of the backend. Shapes: n = chunk, s = slice. What attention and Engram need lies in
-// the same place as what the experts need: see carve().
+// Device memory, of the backend. Shapes: n = chunk, s = slice. What attention and Engram need lies
+// in the same place as what the experts need: see carve().
 struct Workspace {
     WorkspaceShape shape;
 

@@ -22,8 +22,9 @@ struct Mirrors {
 };
 
 // Opens what `locations` (folders, snapshots, hub ids) have of `shards`, by name, as drives
-// number `drives` and up, which is counted on. A file of another size or with another header is an
-// error (corrupt) naming it: reading it now and then would give answers that come and go. A
+// number `drives` and up, which is counted on. A file of another size, with another header or with
+// other bytes where 32 samples of it are compared is an error (corrupt) naming it: reading it now
+// and then would give answers that come and go. (Every byte: `inspect --check --mirror`.) A
 // location without any of them is an error too (not_found).
 Result<Mirrors> open_mirrors(std::span<const std::string> locations,
                              std::span<const MirroredShard> shards, Access access,

@@ -1,5 +1,6 @@
 #include "io/trace_spans.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include "io/json.h"
+#include "io/log.h"
 #include "io/mount.h"
+#include "io/output_file.h"
 #include "io/text.h"
 
 namespace sluice::spans {
@@ -29,6 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* head = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 constexpr size_t depth_max = 8;
 constexpr int lanes_max = 1000;  // a track's thread ids: track * lanes_max + lane
 
@@ -128,7 +132,7 @@ void write_all(std::FILE* file, std::vector<const Span*>& order) {
     });
     Lanes lanes;
     bool first = true;
-    std::fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", file);
+    std::fputs(head, file);
     for (const Span* span : order) {
         write_span(file, *span, lanes.place(*span), first);
         first = false;
@@ -183,21 +187,9 @@ void end() {
 }  // namespace detail
 
 Result<void> start(const fs::path& path, uint32_t capacity) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    const auto refuse = [&](std::string_view why) {
-        return fail(Code::usage, cat("--trace ", printable(path.string()), ": ", why));
-    };
-    if (fs::exists(status) && !fs::is_regular_file(status)) {
-        return refuse(fs::is_directory(status) ? "is a folder; give the name of a file"
-                                               : "is not a regular file");
-    }
-    if (!path.has_filename() || !fs::is_directory(folder, error)) {
-        return refuse("its folder does not exist");
-    }
-    if (::access(folder.c_str(), W_OK) != 0) return refuse("its folder cannot be written to");
-    recorder.path = path;
+    auto target = output_file("--trace", path, head);
+    if (!target) return tl::unexpected(std::move(target).error());
+    recorder.path = std::move(*target);
     recorder.capacity = capacity;
     recorder.spans = std::make_unique_for_overwrite<Span[]>(capacity);
     recorder.next = 0;
@@ -231,10 +223,14 @@ Result<void> finish() {
     if (!file) return tl::unexpected(cannot(recorder.path, errno_text(errno)));
     write_all(file, order);
     bool done = std::ferror(file) == 0;
+    ::fchmod(fd, 0644);  // others may look at it, as at any file
     done = std::fclose(file) == 0 && done;
     done = done && ::rename(name.c_str(), recorder.path.c_str()) == 0;
     const int cause = errno;
     recorder.spans.reset();
+    if (const uint64_t lost = recorder.dropped.load(); done && lost > 0) {
+        log::warn(cat("--trace: the last ", lost, " spans did not fit and are left out"));
+    }
     if (done) return {};
     ::unlink(name.c_str());
     return tl::unexpected(cannot(recorder.path, errno_text(cause)));

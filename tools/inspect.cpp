@@ -171,6 +171,32 @@ Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& rin
     });
 }
 
+// Reads the mirrors' copies too: one that differs from its original is a line on stderr.
+Result<void> check_mirrors(const Checkpoint& checkpoint, const RingOptions& ring,
+                           const HashRun& originals) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < checkpoint.copies().size(); i++) {
+        if (checkpoint.copies()[i].empty() || originals.shards[i].error) continue;
+        auto run = hash_shards(checkpoint.copies()[i], ring,
+                               [](uint64_t) { return !interrupt_requested(); });
+        if (!run) return tl::unexpected(std::move(run).error());
+        for (size_t copy = 0; copy < run->shards.size(); copy++) {
+            const ShardHash& hash = run->shards[copy];
+            if (hash.error) return tl::unexpected(*hash.error);
+            if (hash.hash == originals.shards[i].hash) continue;
+            wrong++;
+            std::fprintf(stderr, "sluice: %s: hash %s, the original has %s\n",
+                         printable(checkpoint.copies()[i][copy].path().string()).c_str(),
+                         checksum_text(hash.hash).c_str(),
+                         checksum_text(originals.shards[i].hash).c_str());
+        }
+    }
+    if (wrong == 0) return {};
+    return fail(Code::corrupt, cat(wrong,
+                                   " of the mirrors' files differ from the model's; copy "
+                                   "them again"));
+}
+
 // Writes the hash file, or compares with the one that is there. Differences are lines on stderr.
 Result<void> keep_or_compare(const std::string& path, const HashRun& run) {
     std::error_code ignored;
@@ -285,6 +311,9 @@ int run_inspect(const InspectOptions& options) {
     if (auto written = output.write(text); !written) return report_error(written.error());
     if (hashes) {
         int code = exit_ok;
+        if (auto same = check_mirrors(*checkpoint, options.ring, *hashes); !same) {
+            code = report_error(same.error());
+        }
         if (!options.hash_file.empty()) {
             if (auto same = keep_or_compare(options.hash_file, *hashes); !same) {
                 code = report_error(same.error());
@@ -300,6 +329,7 @@ int run_inspect(const Options& options) {
     InspectOptions inspect{};
     inspect.checkpoint.locations = options.engine.locations;
     inspect.checkpoint.revision = options.engine.revision;
+    inspect.checkpoint.mirrors = options.engine.mirrors;
     inspect.ring.engine = options.engine.io;
     inspect.ring.depth = options.engine.ring_depth;
     inspect.json = options.json;

@@ -34,6 +34,8 @@ Result<std::vector<Message>> conversation(const Options& options, const Terminal
 
 int run_record(const Options& options, const Terminal& terminal) {
     install_signals(SecondPress::leaves);
+    auto output = trace_output(options.output);
+    if (!output) return report_error(output.error());
     auto messages = conversation(options, terminal);
     if (!messages) return report_error(messages.error());
     auto run = load_model(options, terminal, options.verbose);
@@ -52,7 +54,7 @@ int run_record(const Options& options, const Terminal& terminal) {
     auto trace = record_trace(engine, *run->session, *ids, wanted);
     if (!trace) return report_error(trace.error());
     trace->model = run->facts.model;
-    if (auto done = write_trace(options.output, *trace); !done) return report_error(done.error());
+    if (auto done = write_trace(*output, *trace); !done) return report_error(done.error());
     if (!options.quiet) {
         std::fprintf(stderr, "%s: %zu prompt tokens, %zu tokens recorded\n", options.output.c_str(),
                      trace->prompt.size(), trace->tokens.size());

@@ -120,7 +120,7 @@ version = run("--version").stdout
 if b"cuda     not built in" in version:
     one_line("a GPU that this build cannot use", 4, ".", TINY, "-p", "x", "--device", "cuda")
 
-# ---- input/output: exit 5 ------------------------------------------------------------------------
-one_line("a trace that cannot be written", 5, ".", "record", TINY, "-p", QUESTION, "-n", "2", "-o",
+# ---- where nothing can be written: told before the work, exit 2 ------------------------------------
+one_line("a trace that cannot be written", 2, "its folder does not exist", "record", TINY, "-p", QUESTION, "-n", "2", "-o",
          work + "/no/such/folder/t.json", "--quiet")
 shutil.rmtree(work)

@@ -69,5 +69,13 @@ check("after Ctrl-C the file is valid, and its leaves are the answer's time", go
 check_run("a run that fails", run("/nowhere", "-p", "x", "--trace", FILE), 3, b"", "nowhere")
 check("leaves a valid file too", spans(FILE)[1]["otherData"]["dropped"] == 0)
 check_run("a folder", run(TINY, "-p", "x", "--trace", FOLDER), 2, b"", "--trace .*is a folder")
+held = os.path.join(FOLDER, "config.json")
+with open(held, "w") as file:
+    file.write('{"model_type": "x"}')
+check_run("a file of another kind", run(TINY, "-p", "x", "--trace", held), 2, b"", "another kind of file")
+check_run("routes over it", run(TINY, "-p", "x", "-n", "1", "--record-routes", held), 2, b"", "another kind of file")
+check_run("a recording over it", run("record", TINY, "-p", "x", "-n", "1", "-o", held), 2, b"", "another kind of file")
+with open(held) as file:
+    check("is left alone", file.read() == '{"model_type": "x"}')
 check_run("a device", run(TINY, "-p", "x", "--trace", "/dev/full"), 2, b"", "not a regular file")
 check_run("a missing folder", run(TINY, "-p", "x", "--trace", FOLDER + "/no/t"), 2, b"", "does not exist")

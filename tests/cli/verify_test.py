@@ -93,3 +93,19 @@ check("--help is on stdout", b"--ctx-size" in run("--help").stdout)
 check("the documented environment works", run(
     "-p", QUESTION, "--temp", "0", env={**os.environ, "SLUICE_MODEL": TINY}).returncode == 0)
 shutil.rmtree(work)
+
+# A mirror whose file differs where no sample looks is found by reading everything.
+with tempfile.TemporaryDirectory() as mirror:
+    name = "model-00005-of-00012.safetensors"
+    with open(os.path.join(TINY, name), "rb") as file:
+        data = bytearray(file.read())
+    copy = os.path.join(mirror, name)
+    with open(copy, "wb") as file:
+        file.write(data)
+    check_run("a mirror in order", run("inspect", TINY, "--check", "--mirror", mirror), 0)
+    with open(os.path.join(TINY, name), "rb") as file:
+        header = 8 + int.from_bytes(file.read(8), "little")
+    data[header + 4096 + 7] ^= 1  # behind the first sample, before the second
+    with open(copy, "wb") as file:
+        file.write(data)
+    check_run("a mirror with one byte changed", run("inspect", TINY, "--check", "--mirror", mirror), 3, None, "model-00005.*the original has")

@@ -379,6 +379,12 @@ TEST_CASE("mirror: a shard that differs is an error that names it; so is none at
     const std::string message = refused();
     CHECK(message.find((mirror / name).string()) != std::string::npos);
     CHECK(message.find("headers differ") != std::string::npos);
+    for (const size_t from_end : {size_t{1}, good.size() / 3}) {  // other tensors, the same header
+        other = good;
+        for (size_t i = good.size() - from_end; i < good.size() - from_end / 2; i++) other[i] ^= 1;
+        write_file(mirror / name, other);
+        CHECK(refused().find("on differ") != std::string::npos);
+    }
     std::filesystem::remove(mirror / name);
     std::filesystem::create_symlink(model / name, mirror / name);
     const CheckpointOptions options{{model.path()}, "", Access::buffered, false, {mirror.path()}};

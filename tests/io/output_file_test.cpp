@@ -1,0 +1,62 @@
+#include "io/output_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "tests/support/temp_dir.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool refused(const fs::path& path, const char* why) {
+    auto file = output_file("--trace", path, "HEAD");
+    if (file) return false;
+    CAPTURE(file.error().message);
+    CHECK(file.error().code == Code::usage);
+    CHECK(file.error().message.starts_with("--trace "));
+    return file.error().message.find(why) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("an output file: new, empty or of its kind, and nothing else is written over") {
+    TempDir dir;
+    const fs::path file = dir / "t.json";
+    auto fresh = output_file("--trace", file, "HEAD");
+    REQUIRE(fresh);
+    CHECK(*fresh == file);
+    for (const char* content : {"", "HEAD", "HEAD and more"}) {
+        write_file(file, content);
+        CHECK(output_file("--trace", file, "HEAD"));
+    }
+    for (const char* content : {"H", "HEA", "{\"model\":1}", " HEAD"}) {
+        CAPTURE(content);
+        write_file(file, content);
+        CHECK(refused(file, "another kind of file"));
+    }
+    CHECK(refused(dir.path(), "is a folder"));
+    CHECK(refused(dir / "missing" / "t.json", "its folder does not exist"));
+    CHECK(refused("/dev/full", "is not a regular file"));
+    const fs::path pipe = dir / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK(refused(pipe, "is not a regular file"));
+}
+
+TEST_CASE("an output file: links are followed, never replaced") {
+    TempDir dir;
+    write_file(dir / "model", "weights");
+    fs::create_symlink("model", dir / "to-model");
+    CHECK(refused(dir / "to-model", "another kind of file"));
+    fs::create_symlink(dir / "new", dir / "to-new");
+    auto target = output_file("--trace", dir / "to-new", "HEAD");
+    REQUIRE(target);
+    CHECK(*target == dir / "new");
+    fs::create_symlink("/dev/null", dir / "to-null");
+    CHECK(refused(dir / "to-null", "is not a regular file"));
+    fs::create_symlink("loop", dir / "loop");
+    CHECK(refused(dir / "loop", "link"));
+}
+
+}  // namespace sluice
