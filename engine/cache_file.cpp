@@ -1,8 +1,11 @@
 #include "engine/cache_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "io/checksum.h"
 #include "io/file.h"
@@ -46,15 +49,19 @@ bool remember(std::string_view kind, std::string_view identity, std::string_view
     if (path.empty()) return false;
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);
-    const std::filesystem::path fresh = path.string() + ".new";
-    {
-        std::ofstream out(fresh, std::ios::trunc | std::ios::binary);
-        out << identity << "\n";
-        if (!text.empty()) out << text << "\n";
-        if (!out.flush()) return false;
+    const std::string content = cat(identity, "\n", text, text.empty() ? "" : "\n");
+    // A name nobody has: whatever lies there, a pipe or a link, is neither opened nor followed.
+    std::string fresh = path.string() + ".XXXXXX";
+    const int fd = ::mkostemp(fresh.data(), O_CLOEXEC);
+    if (fd < 0) return false;
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    const bool closed = ::close(fd) == 0;
+    if (closed && written == static_cast<ssize_t>(content.size()) &&
+        std::rename(fresh.c_str(), path.c_str()) == 0) {
+        return true;
     }
-    std::filesystem::rename(fresh, path, error);
-    return !error;
+    ::unlink(fresh.c_str());
+    return false;
 }
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -18,6 +20,8 @@ namespace {
 constexpr uint64_t model_least = 512u << 20;  // bytes of experts below which speed is no matter
 constexpr double win = 1.03;
 constexpr const char* kind = "reads";
+constexpr uint32_t parts_tried[] = {1, 2, 4};
+constexpr uint32_t in_flight_tried[] = {8, 4};  // or fewer, where the default is
 
 double median(std::vector<double> values) {
     std::sort(values.begin(), values.end());
@@ -25,7 +29,8 @@ double median(std::vector<double> values) {
 }
 
 std::string tuning_text(const ExpertTuning& tuning) {
-    return cat(tuning.parts, " parts, ", tuning.in_flight_max, " experts in flight");
+    return cat(tuning.parts, tuning.parts == 1 ? " part, " : " parts, ", tuning.in_flight_max,
+               tuning.in_flight_max == 1 ? " expert" : " experts", " in flight");
 }
 
 std::string rate_text(double bytes_s) {
@@ -58,16 +63,14 @@ uint64_t all_bytes(const ExpertMap& map) {
            static_cast<uint64_t>(map.experts());
 }
 
-bool parse(const std::string& text, Calibration& out) {
-    double bytes_s = 0;
-    ExpertTuning tuning = out.tuning;
-    const int read = std::sscanf(text.c_str(), "parts %u in flight %u rate %lf", &tuning.parts,
-                                 &tuning.in_flight_max, &bytes_s);
-    const bool sane = tuning.parts >= 1 && tuning.parts <= 64 && tuning.in_flight_max >= 1 &&
-                      tuning.in_flight_max <= 64 && bytes_s > 0;
-    if (read != 3 || !sane) return false;
-    out.tuning = tuning;
-    out.bytes_s = bytes_s;
+// What follows `name` in `text`, which it is cut off with it.
+template <class T>
+bool take(std::string_view& text, std::string_view name, T& value) {
+    if (!text.starts_with(name)) return false;
+    text.remove_prefix(name.size());
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (parsed.ec != std::errc()) return false;
+    text.remove_prefix(static_cast<size_t>(parsed.ptr - text.data()));
     return true;
 }
 
@@ -78,8 +81,8 @@ TrialPlan plan_of(const EngineOptions& options, uint32_t burst, const std::atomi
     plan.cancel = cancel;
     plan.candidates.push_back(options.tuning);
     const bool thorough = options.calibrate == Calibrate::thorough;
-    for (const uint32_t parts : {1u, 2u, 4u}) {
-        for (const uint32_t in_flight : {8u, 4u}) {
+    for (const uint32_t parts : parts_tried) {
+        for (const uint32_t in_flight : in_flight_tried) {
             ExpertTuning tuning = options.tuning;
             tuning.parts = parts;
             tuning.in_flight_max = std::min(in_flight, options.tuning.in_flight_max);
@@ -139,6 +142,23 @@ Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing&
     return best;
 }
 
+std::string calibration_text(const Calibration& calibration) {
+    return cat("parts ", calibration.tuning.parts, " in flight ", calibration.tuning.in_flight_max,
+               " rate ", calibration.bytes_s);
+}
+
+std::optional<Calibration> parse_calibration(std::string_view text, ExpertTuning tuning) {
+    Calibration out{tuning, 0, ""};
+    const bool whole = take(text, "parts ", out.tuning.parts) &&
+                       take(text, " in flight ", out.tuning.in_flight_max) &&
+                       take(text, " rate ", out.bytes_s) && text.empty();
+    const bool tried = out.tuning.parts >= 1 && out.tuning.parts <= std::ranges::max(parts_tried) &&
+                       out.tuning.in_flight_max >= 1 &&
+                       out.tuning.in_flight_max <= std::ranges::max(in_flight_tried);
+    if (!whole || !tried || !std::isfinite(out.bytes_s) || out.bytes_s <= 0) return std::nullopt;
+    return out;
+}
+
 Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions& options,
                               bool direct, uint32_t burst, ExpertMap& map, ReadRing& ring,
                               std::span<std::byte> memory, const std::atomic<bool>* cancel) {
@@ -164,7 +184,9 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
     if (!thorough && all_bytes(map) < model_least) return keep("not measured: a small model");
     if (cached) return keep("not measured: page cache");
     const std::string id = identity(checkpoint, map, ring, burst);
-    if (const auto kept = recall(kind, id); kept && !thorough && parse(*kept, out)) {
+    const auto kept = thorough ? std::nullopt : recall(kind, id);
+    if (const auto known = kept ? parse_calibration(*kept, options.tuning) : std::nullopt) {
+        out = *known;
         out.tuning.in_flight_max = std::min(out.tuning.in_flight_max, options.tuning.in_flight_max);
         map.retune(out.tuning);
         return keep(cat("measured before on this drive, ", rate_text(out.bytes_s)));
@@ -173,9 +195,7 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
     if (!best) return within("measuring the drive (--no-calibrate runs without)", best.error());
     out.tuning = best->tuning;
     out.bytes_s = best->bytes_s;
-    const bool stored = remember(kind, id,
-                                 cat("parts ", out.tuning.parts, " in flight ",
-                                     out.tuning.in_flight_max, " rate ", out.bytes_s));
+    const bool stored = remember(kind, id, calibration_text(out));
     return keep(cat("measured ", thorough ? "at length" : "now", ", ", rate_text(out.bytes_s),
                     out.tuning == options.tuning ? ", the default" : ", faster than the default",
                     stored ? "" : "; cannot be remembered in the cache folder"));

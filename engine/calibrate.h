@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -44,6 +46,11 @@ struct Calibration {
     double bytes_s = 0;  // of the drives together; 0: not known
     std::string note;
 };
+// What the cache folder keeps of one, and back: nothing unless it is exactly such a text, with a
+// tuning out of the range tried and a finite rate above 0.
+std::string calibration_text(const Calibration& calibration);
+std::optional<Calibration> parse_calibration(std::string_view text, ExpertTuning tuning);
+
 Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions& options,
                               bool direct, uint32_t burst, ExpertMap& map, ReadRing& ring,
                               std::span<std::byte> memory, const std::atomic<bool>* cancel);

@@ -1,6 +1,7 @@
 #include "engine/calibrate.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <deque>
@@ -190,4 +191,56 @@ TEST_CASE("cache folder: what is kept comes back, for its identity alone, and wh
     CHECK_FALSE(recall("reads", "a drive"));
     setenv("XDG_CACHE_HOME", "/dev/null", 1);
     CHECK_FALSE(remember("reads", "a drive", "parts 2"));
+}
+
+TEST_CASE("calibration: what is remembered comes back, and nothing else is taken for it") {
+    const Calibration kept{{4, 64u << 10, 4}, 2.5e9, ""};
+    const std::string text = calibration_text(kept);
+    const auto back = parse_calibration(text, {2, 64u << 10, 8});
+    REQUIRE(back);
+    CHECK(back->tuning == kept.tuning);
+    CHECK(back->bytes_s == kept.bytes_s);
+    for (const std::string& bad :
+         {text + " ", text + "\nparts 2", text.substr(1), std::string(),
+          std::string("parts 2 in flight 8 rate inf"), std::string("parts 2 in flight 8 rate nan"),
+          std::string("parts 2 in flight 8 rate 0"), std::string("parts 2 in flight 8 rate -1"),
+          std::string("parts 2 in flight 8 rate "), std::string("parts 0 in flight 8 rate 1"),
+          std::string("parts 4294967297 in flight 8 rate 1"),
+          std::string("parts 5 in flight 8 rate 1"), std::string("parts -1 in flight 8 rate 1"),
+          std::string("parts 2 in flight 9 rate 1"), std::string("parts 2 in flight 0 rate 1")}) {
+        CAPTURE(bad);
+        CHECK_FALSE(parse_calibration(bad, {2, 64u << 10, 8}));
+    }
+}
+
+TEST_CASE("calibration: one part is not parts") {
+    Scene s;
+    s.options.tuning_given = true;
+    s.options.tuning.parts = 1;
+    s.rig->start(std::make_unique<OddDrive>(), 64);
+    s.options.calibrate = Calibrate::off;
+    CHECK(has(s.calibrated()->note, " 1 part, "));
+}
+
+TEST_CASE("cache folder: a pipe or a link where a new file might be written is left alone") {
+    Scene s;
+    REQUIRE(remember("reads", "a drive", "parts 2"));
+    std::filesystem::path file = std::filesystem::directory_iterator(s.cache / "sluice")->path();
+    REQUIRE(::mkfifo((file.string() + ".new").c_str(), 0600) == 0);
+    CHECK(remember("reads", "a drive", "parts 3"));  // does not hang
+    CHECK(recall("reads", "a drive") == "parts 3");
+    const std::string other = s.cache / "other";
+    write_file(other, "mine");
+    std::filesystem::remove(file.string() + ".new");
+    std::filesystem::create_symlink(other, file.string() + ".new");
+    std::filesystem::remove(file);
+    std::filesystem::create_symlink(other, file);
+    CHECK(remember("reads", "a drive", "parts 4"));
+    CHECK(recall("reads", "a drive") == "parts 4");
+    CHECK(read_file(other) == "mine");
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);  // cannot be replaced: nothing is left behind
+    write_file(file / "x", "");
+    CHECK_FALSE(remember("reads", "a drive", "parts 5"));
+    CHECK(std::distance(std::filesystem::directory_iterator(s.cache / "sluice"), {}) == 2);
 }
