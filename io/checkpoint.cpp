@@ -9,7 +9,7 @@
 
 #include "io/foreign.h"
 #include "io/mirror.h"
-#include "io/model_folder.h"
+#include "io/model_folders.h"
 #include "io/shard_names.h"
 #include "io/text.h"
 #include "io/weight_index.h"
@@ -125,11 +125,9 @@ std::string CheckpointOpener::where() const {
 Result<void> CheckpointOpener::find_folders() {
     if (options_.locations.empty())
         return fail(Code::usage, "no model given: a folder or a hub id");
-    for (const std::string& location : options_.locations) {
-        auto folder = find_model_folder(location, options_.revision);
-        if (!folder) return tl::unexpected(std::move(folder).error());
-        folders_.push_back(std::move(*folder));
-    }
+    auto folders = find_folders_of(options_.locations, options_.revision, options_.mirrors);
+    if (!folders) return tl::unexpected(std::move(folders).error());
+    folders_ = std::move(*folders);
     out_.home_ = folders_.front();
     return {};
 }
@@ -249,6 +247,7 @@ Result<void> CheckpointOpener::find_shards() {
             cat("shards that are in an earlier folder too, not read: ", list_names(twice)));
     }
     if (missing.empty()) return {};
+    if (auto mirrored = check_mirrors_for(missing, options_.mirrors); !mirrored) return mirrored;
     return fatal(
         Code::not_found,
         cat(where(), ": ", missing.size(), " of ", index_.files.size(),
@@ -454,6 +453,7 @@ Result<Checkpoint> CheckpointOpener::open() {
             return tl::unexpected(std::move(done).error());
         }
     }
+    warn_unread(folders_, index_.files);
     note_strays();
     note_numbers();
     note_total();

@@ -335,3 +335,41 @@ TEST_CASE("checkpoint: shards spread over folders, some twice") {
     REQUIRE(!two);
     says(two.error().message, {"differ: the folders are not parts of one download"});
 }
+
+TEST_CASE("checkpoint: a folder given twice is refused, whatever its name") {
+    Copy copy;
+    const fs::path link = copy.root / "link";
+    fs::create_directory_symlink(copy.folder, link);
+    const auto refused = [&](const CheckpointOptions& options) {
+        const auto opened = Checkpoint::open(options);
+        REQUIRE(!opened);
+        CHECK(opened.error().code == Code::usage);
+        says(opened.error().message, {"given"});
+        return opened.error().message;
+    };
+    const std::string one = copy.folder.string(), other = link.string();
+    says(refused({{one, one}, "", Access::buffered, true, {}}), {one, "-m"});
+    says(refused({{one, other}, "", Access::buffered, true, {}}), {other, "-m"});
+    says(refused({{one}, "", Access::buffered, false, {other}}), {other, "--mirror"});
+    Copy copied;
+    const std::string mirror = copied.folder.string();
+    says(refused({{one}, "", Access::buffered, false, {mirror, mirror}}), {mirror, "--mirror"});
+    CHECK(Checkpoint::open({{one}, "", Access::buffered, false, {mirror}}));
+}
+
+TEST_CASE(
+    "checkpoint: a shard that only a mirror has is missing, and the message says what to do") {
+    Copy first, mirror;
+    first.remove(shard_name(7));
+    const CheckpointOptions options{
+        {first.folder.string()}, "", Access::buffered, false, {mirror.folder.string()}};
+    const auto opened = Checkpoint::open(options);
+    REQUIRE(!opened);
+    CHECK(opened.error().code == Code::not_found);
+    says(opened.error().message, {shard_name(7), mirror.folder.string(), "give it with -m"});
+    mirror.remove(shard_name(7));
+    const auto nowhere = Checkpoint::open(options);
+    REQUIRE(!nowhere);
+    says(nowhere.error().message, {"fetch it"});
+    CHECK(nowhere.error().message.find("-m") == std::string::npos);
+}
