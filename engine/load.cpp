@@ -78,6 +78,16 @@ Result<int> card_number(const std::string& device) {
                 cat("--device ", printable(device), ": expected auto, cpu, cuda or cuda:N"));
 }
 
+Result<void> refuse_card_options(const EngineOptions& options) {
+    for (auto [flag, given] : {std::pair{"--vram", options.vram != 0},
+                               {"--vram-slots", options.vram_slots.has_value()},
+                               {"--cpu-experts", options.cpu_experts.has_value()},
+                               {"--link", options.link_rate != 0}}) {
+        if (given) return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
+    }
+    return {};
+}
+
 namespace {
 
 // "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
@@ -101,12 +111,8 @@ Result<void> open_backend(Loaded& loaded) {
         if (!checked) return tl::unexpected(checked.error());
         loaded.notes.push_back(checked->note);
     }
-    for (auto [flag, given] : {std::pair{"--vram", o.vram != 0},
-                               {"--vram-slots", o.vram_slots.has_value()},
-                               {"--cpu-experts", o.cpu_experts.has_value()},
-                               {"--link", o.link_rate != 0}}) {
-        if (!given || o.device != "cpu") continue;
-        return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
+    if (o.device == "cpu") {
+        if (auto r = refuse_card_options(o); !r) return r;
     }
     auto backend = o.device == "cpu" ? open_cpu(o)
                                      : make_cuda_backend({.device = index, .vram_budget = o.vram});

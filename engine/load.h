@@ -35,6 +35,9 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded);
 // N of "cuda:N"; 0 for "auto", "cpu" and "cuda"; usage for anything else.
 Result<int> card_number(const std::string& device);
 
+// Of a run on the CPU: usage where an option is given that speaks of a card.
+Result<void> refuse_card_options(const EngineOptions& options);
+
 // Fills `loaded`, whose address must stay (parts point at each other).
 Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double bytes_s_min = 1e3, bytes_s_max = 1e15;
+constexpr uint64_t bytes_s_min = 1'000, bytes_s_max = 1'000'000'000'000'000;
 constexpr double latency_max = 10;                    // seconds
 constexpr auto spun = std::chrono::microseconds(50);  // the end of a wait: what sleeps overshoot
 // While the inner engine is late with a read that may be due before those held.
@@ -60,13 +60,9 @@ Result<double> parse_latency(std::string_view text) {
 
 Result<DrivePace> parse_pace(std::string_view text) {
     const size_t comma = text.find(',');
-    auto bytes = parse_size(text.substr(0, comma));
-    if (!bytes) return tl::unexpected(std::move(bytes).error());
-    DrivePace pace{static_cast<double>(*bytes), 0};
-    if (pace.bytes_s < bytes_s_min || pace.bytes_s > bytes_s_max) {
-        return fail(Code::usage, cat("rate '", printable(text.substr(0, comma)),
-                                     "': a drive gives 1KB to 1000TB a second"));
-    }
+    auto rate = parse_drive_rate(text.substr(0, comma));
+    if (!rate) return tl::unexpected(std::move(rate).error());
+    DrivePace pace{static_cast<double>(*rate), 0};
     if (comma == text.npos) return pace;
     auto latency = parse_latency(text.substr(comma + 1));
     if (!latency) return tl::unexpected(std::move(latency).error());
@@ -75,6 +71,14 @@ Result<DrivePace> parse_pace(std::string_view text) {
 }
 
 }  // namespace
+
+Result<uint64_t> parse_drive_rate(std::string_view text) {
+    auto bytes = parse_size(text);
+    if (!bytes) return bytes;
+    if (*bytes >= bytes_s_min && *bytes <= bytes_s_max) return bytes;
+    return fail(Code::usage,
+                cat("rate '", printable(text), "': a drive gives 1KB to 1000TB a second"));
+}
 
 Result<std::vector<DrivePace>> parse_paces(std::string_view text) {
     std::vector<DrivePace> paces;

@@ -19,8 +19,11 @@
 
 namespace sluice {
 
-// "8.8GB", "8.8GB,80us", one a drive joined by "+": "8.8GB+4.4GB,100us". A rate is a size (see
-// parse_size) a second, a latency a number of ns, us, ms or s. Errors (usage) name the text.
+// "8.8GB": a size (see parse_size) that a drive gives a second, 1KB to 1000TB. usage names the
+// text.
+Result<uint64_t> parse_drive_rate(std::string_view text);
+// "8.8GB", "8.8GB,80us", one a drive joined by "+": "8.8GB+4.4GB,100us". A rate is as
+// above, a latency a number of ns, us, ms or s. Errors (usage) name the text.
 Result<std::vector<DrivePace>> parse_paces(std::string_view text);
 // Of all drives together.
 double paced_bytes_s(std::span<const DrivePace> paces, uint32_t drives);

@@ -186,6 +186,10 @@ std::string results_json(const Results& results) {
 
 Result<Results> measure(const Options& options) {
     Results results;
+    const bool split = !options.only.empty() && wanted(options, "split");
+    if (split) {
+        if (auto r = check_split(options.engine); !r) return tl::unexpected(r.error());
+    }
     ModelBench bench;
     if (options.predict > 0) bench.decode_tokens = static_cast<int32_t>(options.predict);
     if (wanted(options, "decode") || wanted(options, "prefill")) {
@@ -215,10 +219,10 @@ Result<Results> measure(const Options& options) {
         results.drive = std::move(*drive);
     }
     // Three loads of the model: for who asks.
-    if (!options.only.empty() && wanted(options, "split")) {
-        auto split = bench_split(options.engine, bench);
-        if (!split) return tl::unexpected(split.error());
-        results.split = std::move(*split);
+    if (split) {
+        auto rows = bench_split(options.engine, bench);
+        if (!rows) return tl::unexpected(rows.error());
+        results.split = std::move(*rows);
     }
     if (!options.only.empty() && wanted(options, "prompts")) {
         auto prompts = bench_prompts(options.engine);

@@ -19,6 +19,17 @@ double gain(const std::vector<SplitRow>& rows) {
 
 }  // namespace
 
+Result<void> check_split(const EngineOptions& options) {
+    bool cpu = options.device == "cpu";
+    if (options.device == "auto" && !options.open_device) {
+        auto cards = cuda_devices();
+        if (!cards) return tl::unexpected(cards.error());
+        cpu = cards->empty();
+    }
+    if (cpu) return fail(Code::usage, "--only: split needs a card (--device cuda)");
+    return {};
+}
+
 Result<std::vector<SplitRow>> bench_split(const EngineOptions& options, const ModelBench& bench) {
     std::vector<SplitRow> rows = {{"device", {}}, {"cpu", {}}, {"split", {}}};
     const std::optional<uint32_t> shares[] = {0u, 100u, std::nullopt};

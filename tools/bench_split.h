@@ -15,7 +15,10 @@ struct SplitRow {
     ModelReport model;
 };
 
-// Loads the model once a row. usage on a device without memory of its own.
+// usage where there is no card: decided by the name of the device, before anything is loaded.
+Result<void> check_split(const EngineOptions& options);
+
+// Loads the model once a row. check_split() holds.
 Result<std::vector<SplitRow>> bench_split(const EngineOptions& options, const ModelBench& bench);
 
 std::string split_text(const std::vector<SplitRow>& rows);

@@ -87,6 +87,13 @@ Result<std::vector<std::string>> split_names(const Setting& setting,
 
 }  // namespace
 
+Outcome set_drive_rate(Options& options, const Setting& setting) {
+    auto rate = parse_drive_rate(text_of(setting));
+    if (!rate) return within(setting.source, rate.error());
+    options.drive_rate = *rate;
+    return {};
+}
+
 Outcome set_model(Options& options, const Setting& setting) {
     for (const auto& location : setting.values) {
         if (location.empty()) return fail(Code::usage, setting.source + ": an empty model name");

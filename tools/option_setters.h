@@ -43,15 +43,7 @@ Outcome set_list(Options& options, const Setting& setting) {
     return {};
 }
 
-template <auto member>
-Outcome set_rate(Options& options, const Setting& setting) {
-    auto bytes = parse_size(text_of(setting));
-    if (!bytes) return within(setting.source, bytes.error());
-    if (*bytes == 0) return fail(Code::usage, setting.source + ": a rate of 0 never ends");
-    options.*member = *bytes;
-    return {};
-}
-
+Outcome set_drive_rate(Options& options, const Setting& setting);
 Outcome set_model(Options& options, const Setting& setting);
 Outcome set_mirror(Options& options, const Setting& setting);
 Outcome set_revision(Options& options, const Setting& setting);

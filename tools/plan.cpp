@@ -41,17 +41,14 @@ Result<void> find_device(const Options& options, PlanReport& report, Device& dev
     device.cpu = std::move(*cpu);
     report.device = device.cpu->name();
     device.memory = device_memory(*device.cpu);
-    if (o.device == "cpu" && o.vram != 0) {
-        return fail(Code::usage, "--vram is given, but the run is on the CPU");
-    }
-    if (o.device == "cpu") return {};
+    if (o.device == "cpu") return refuse_card_options(o);
     auto cards = cuda_devices();
     if (!cards) return within("--device auto (--device cpu plans without)", cards.error());
     if (cards->empty() && o.vram != 0) {
         assume_card(options, report, device, "no card here: its rates are assumed");
         return {};
     }
-    if (cards->empty() && o.device == "auto") return {};
+    if (cards->empty() && o.device == "auto") return refuse_card_options(o);
     auto card = make_cuda_backend({.device = *index, .vram_budget = o.vram});
     if (!card && card.error().code == Code::no_memory && o.vram != 0) {
         assume_card(options, report, device, cat("assumed rates: ", card.error().message));
@@ -75,7 +72,8 @@ Result<void> measure_drive(const Options& options, PlanReport& report) {
     if (!report.model->files) return {};
     auto reads = measure_engine_reads(options.engine, drive_seconds);
     if (!reads) return tl::unexpected(reads.error());
-    drive = {reads->layer_bytes_s, reads->stream_bytes_s, Origin::measured};
+    drive = {reads->layer_bytes_s, reads->stream_bytes_s,
+             options.engine.paces.empty() ? Origin::measured : Origin::paced};
     return {};
 }
 

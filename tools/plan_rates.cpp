@@ -162,6 +162,8 @@ const char* origin_name(Origin origin) {
     switch (origin) {
         case Origin::measured:
             return "measured";
+        case Origin::paced:
+            return "paced";
         case Origin::given:
             return "given";
         case Origin::assumed:

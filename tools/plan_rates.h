@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-enum class Origin { measured, given, assumed };
+enum class Origin { measured, paced, given, assumed };  // paced: of a drive that is played
 const char* origin_name(Origin origin);
 
 // Kernels of one device, with the model's own shapes.

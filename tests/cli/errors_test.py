@@ -95,6 +95,15 @@ for name in ("config.json", "tokenizer.json"):
 one_line("a trace of other index keys, named itself, stops all at once", 2, "index-keys", TINY, "--verify",
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"),
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-10-refkeys.json"))
+one_line("the split without a card", 2, "split needs a card", "bench", TINY, "--only", "split",
+         "--device", "cpu")
+one_line("a report in JSON of a comparison", 2, "--json", TINY, "--json", "--verify",
+         os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"))
+other = damaged("copy", lambda f: None)
+check_run("a copy given with -m is not read: a warning says what reads it",
+          run("inspect", TINY, "-m", other), 0, None, "errors-.*/copy: not read.*--mirror")
+one_line("a model given twice", 2, "twice", "-m", TINY, "-m", TINY + "/.", "-p", "x")
+one_line("a mirror of the model's own folder", 2, "dsv41-tiny", TINY, "--mirror", TINY, "-p", "x")
 one_line("a VRAM cache on the CPU", 2, "vram-slots", TINY, "-p", "x", "--device", "cpu", "--vram-slots", "5")
 
 

@@ -43,5 +43,15 @@ check_run("an unknown shape", run("plan", "--shape", "x"), 2, b"", "deepseek-v4.
 check_run("a rate of 0", run("plan", TINY, "--drive", "0"), 2, b"", "--drive")
 check_run("a missing model", run("plan", "/nowhere"), 3, b"", "nowhere")
 check_run("--vram on the CPU", run("plan", TINY, "--device", "cpu", "--vram", "1GiB"), 2, b"", "--vram")
+for flag, value in (("--vram-slots", "5"), ("--cpu-experts", "50%"), ("--link", "paced:14GB")):
+    check_run(flag + " on the CPU", run("plan", TINY, "--device", "cpu", flag, value), 2, b"",
+              flag + " is given, but the run is on the CPU")
+check_run("a drive in two words", run("plan", TINY, "--drive", "2GB", "--io", "paced:1GB"), 2, b"",
+          "--drive")
+check_run("a shape and a mirror", run("plan", "--shape", "deepseek-v4.1-flash", "--mirror", TINY),
+          2, b"", "--mirror")
+paced = run("plan", TINY, *MACHINE, "--io", "paced:50MB")
+check("the rate of a played drive is not measured", re.search(
+    rb"drive .* kept busy \(paced\)", paced.stdout) is not None, paced.stdout)
 check_run("a card too small", run(*SHAPE, "--vram", "2GiB"), 4, b"", "vram needed")
 check_run("RAM too small", run(*SHAPE, "--ram", "2GiB"), 4, b"", "ram needed")
