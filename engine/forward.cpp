@@ -215,7 +215,11 @@ Result<void> run_layers(Pass& pass) {
         if (auto go = pass.go_on(); !go) return go;
         if (auto done = run_layer(pass, layer); !done) {
             if (done.error().code == Code::interrupted) return done;
-            return within(cat("layer ", layer), done.error());
+            // A failed read of an expert says already where it was.
+            const std::string here = cat("layer ", layer);
+            const std::string& said = done.error().message;
+            if (said.starts_with(here + ",") || said.starts_with(here + ":")) return done;
+            return within(here, done.error());
         }
         if (pass.progress) pass.progress(layer + 1);
     }

@@ -269,4 +269,18 @@ TEST_CASE("a scale byte of 255 in an Engram row ends with a numerical error, if 
     CHECK(failed.error().code == Code::numerical);
 }
 
+TEST_CASE("an expert whose read fails is named once, with its layer") {
+    Copy copy;
+    copy.damage(layer4, good(layer4));  // a file of its own
+    auto engine = test::load_engine(options_of(copy));
+    auto session = test::open_session(*engine);
+    std::filesystem::resize_file(copy / layer4, 8 + header_length(good(layer4)));
+    const std::vector<int32_t> ids = {0, 46, 335};
+    const auto failed = session->feed(ids);
+    REQUIRE(!failed);
+    CHECK(failed.error().code == Code::corrupt);
+    says(failed.error().message, {"layer 4, expert ", layer4});
+    CHECK(failed.error().message.starts_with("layer 4, expert "));
+}
+
 }  // namespace sluice
