@@ -112,8 +112,11 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
 
     StatusLine status(terminal.stderr_tty && !options.quiet);
     auto start = std::chrono::steady_clock::now();
+    const bool tune = options.engine.calibrate == Calibrate::thorough;
     auto progress = [&](uint64_t done, uint64_t all) {
-        status.show(cat("loading ", size_text(done), " of ", size_text(all)));
+        const bool tuning = tune && done == all;
+        status.show(tuning ? std::string("measuring how experts are best read")
+                           : cat("loading ", size_text(done), " of ", size_text(all)));
     };
     auto engine = Engine::load(options.engine, progress, cancel_flag());
     status.erase();
@@ -134,6 +137,10 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.facts.expert_bytes = run.engine->expert_bytes();
     run.facts.end_tokens = run.engine->config().end_tokens;
     apply_options(run, options);
+    const bool noted = options.stats || (tell && options.verbose);
+    if (tune && !options.quiet && !noted) {
+        std::fprintf(stderr, "%s\n", run.facts.load.reads.c_str());
+    }
     if (tell && !options.quiet) tell_placement(*run.engine, options.verbose);
     if (options.verbose) {
         const SamplerOptions& s = run.sampler;

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from cli import ANSWER, QUESTION, SLUICE, TINY, check, check_run, environment, run
+from cli import ANSWER, QUESTION, SLUICE, TINY, Pty, check, check_run, environment, run
 
 GREEDY = ("--temp", "0")
 
@@ -160,3 +160,10 @@ for setting in (("--io", "threads"), ("--io", "uring"), ("--cache-slots", "off")
     check_run(" ".join(setting), result, 0, ANSWER)
 check_run("a cache below one token's needs is refused with the number",
           run(TINY, "-p", QUESTION, "--cache-slots", "47"), 2, b"", r"\b48\b")
+
+tuning = Pty(TINY, "-p", QUESTION, "-n", "1", "--tune")
+if "page cache" in tuning.expect("measuring how experts are best read|through the page cache"):
+    print("skip  --tune: files are not read directly here")
+else:
+    tuning.interrupt()
+    check("--tune says what it does, and can be interrupted", tuning.wait() == 130, tuning.text)
