@@ -123,7 +123,7 @@ constexpr OptionSpec table[] = {
     {"--predictor", "NAME", Takes::one, runs_model | simulate_, true, g_machine,
      "router, repeat or none; simulate: a list", set_predictor},
     {"--prefetch", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
-     "Guesses a layer (default: governed by what they gain)", set_prefetch},
+     "Guesses a layer, up to 64 (default: 0 to 4, governed by what they gain)", set_prefetch},
     {"--chunk", "N", Takes::one, plans, true, g_machine,
      "Prompt tokens a sweep (default: what fits)", set_chunk},
     {"--index-keys", "own|reference", Takes::one, answer | record, true, g_machine,
@@ -161,7 +161,7 @@ constexpr OptionSpec table[] = {
     {"--shape", "NAME", Takes::one, plan_, false, g_command,
      "Instead of a model: deepseek-v4.1-flash", set_name<&Options::shape>},
     {"--drive", "RATE", Takes::one, plan_, false, g_command,
-     "Take the drive to give RATE a second, like 8.8GB", set_rate<&Options::drive_rate>},
+     "Take the drive to give RATE a second, like 8.8GB", set_drive_rate},
     {"--only", "PARTS", Takes::one, bench, false, g_command,
      "Of decode,prefill,gemv,drive,split,prompts,ladder", set_only},
 };

@@ -224,10 +224,22 @@ class Parser {
         std::string text = app_.help();
         if (text_.command != Command::answer) return text;
         return text +
-               "\nEvery lasting option is also a variable (SLUICE_CTX_SIZE) and a key of "
-               "config.toml (ctx-size);\nflag > variable > $XDG_CONFIG_HOME/sluice > /etc/sluice > "
+               "\nOptions are also variables (SLUICE_CTX_SIZE) and keys of config.toml (ctx-size), "
+               "except those of\none run: " +
+               once_only() +
+               ";\nflag > variable > $XDG_CONFIG_HOME/sluice > /etc/sluice > "
                "default.\nExit status: 0 ok, 1 verify differs, 2 usage, 3 checkpoint, 4 memory or "
                "device,\n5 input/output, 6 numerical failure, 130 interrupted, 141 reader gone.\n";
+    }
+
+    // Options that are neither a variable nor a key.
+    std::string once_only() const {
+        std::string out;
+        for (const auto& spec : option_table()) {
+            if (spec.lasting || !(spec.commands & bit(text_.command))) continue;
+            out += cat(out.empty() ? "--" : ", --", spec.long_names().front());
+        }
+        return out;
     }
 
     Result<Sources> gather(const char* (*environment)(const char* name)) {
@@ -268,6 +280,11 @@ Result<void> check_together(const Options& o) {
         return refuse("--shape: stands in for a model; give one of them");
     if (o.engine.locations.empty() && o.shape.empty())
         return refuse("no model: sluice MODEL (see sluice --help)");
+    if (!o.shape.empty() && !o.engine.mirrors.empty())
+        return refuse("--shape: has no files; --mirror does not go with it");
+    if (o.drive_rate > 0 && !o.engine.paces.empty())
+        return refuse("--drive and --io paced: both say how fast the drive is; give one of them");
+    if (!o.traces.empty() && o.json) return refuse("--verify: --json does not go with it");
     if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: one prompt, please");
     if (!o.system_prompt.empty() && !o.system_prompt_file.empty())
         return refuse("--system-prompt and --system-prompt-file: one system message, please");

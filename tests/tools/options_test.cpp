@@ -30,7 +30,7 @@ struct Scene {
     }
     Result<Invocation> parse(std::vector<std::string> arguments) {
         bool command = false;
-        for (const char* name : {"record", "inspect", "simulate", "bench"})
+        for (const char* name : {"record", "inspect", "simulate", "bench", "plan"})
             command = command || (!arguments.empty() && arguments.front() == name);
         arguments.insert(arguments.begin() + command, {"--config", config});
         return parse_options(arguments, fake_environment);
@@ -409,4 +409,32 @@ TEST_CASE("help names every flag of its command; version and devices are shown")
     }
     CHECK(s.parse({"--version"})->show == Invocation::Show::version);
     CHECK(s.parse({"--list-devices"})->show == Invocation::Show::devices);
+}
+
+TEST_CASE("plan: a drive's rate is one that a drive can have, and said once") {
+    Scene s;
+    CHECK(s.good({"plan", "m", "--drive", "1KB"}).drive_rate == 1000);
+    CHECK(contains(s.bad({"plan", "m", "--drive", "1"}), "--drive: rate '1': a drive gives 1KB"));
+    CHECK(contains(s.bad({"plan", "m", "--drive", "0"}), "1KB"));
+    CHECK(contains(s.bad({"plan", "m", "--drive", "2GB", "--io", "paced:1GB"}), "--io paced"));
+    CHECK(contains(s.bad({"plan", "--shape", "x", "--mirror", "m"}), "--mirror"));
+    CHECK(contains(s.bad({"plan", "--shape", "x", "-m", "m"}), "one of them"));
+}
+
+TEST_CASE("verify: --json is refused") {
+    Scene s;
+    CHECK(contains(s.bad({"m", "--verify", "t", "--json"}), "--json"));
+}
+
+TEST_CASE("help: says which options are neither a variable nor a key") {
+    Scene s;
+    const auto help = s.parse({"--help"});
+    REQUIRE(help);
+    const std::string& text = help->help;
+    const std::string listed = text.substr(text.find("except those of"));
+    CHECK(contains(listed, "--tune, --trace"));
+    CHECK(contains(listed, "--json"));
+    CHECK_FALSE(contains(listed, "--ctx-size"));
+    variables["SLUICE_TUNE"] = "on";
+    CHECK(s.good({"m"}).engine.calibrate == Calibrate::automatic);
 }
