@@ -1,7 +1,9 @@
 #include "cache/route_file.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <random>
 
 #include "tests/support/temp_dir.h"
@@ -129,7 +131,7 @@ TEST_CASE("recording tells what it cannot write") {
     TempDir folder;
     auto nowhere = RouteRecorder::create(folder / "no" / "such", header);
     REQUIRE_FALSE(nowhere);
-    CHECK(nowhere.error().code == Code::io);
+    CHECK(nowhere.error().code == Code::usage);
     CHECK_FALSE(RouteRecorder::create(folder / "r", {0, 10, 2, 1, "x"}));
     CHECK_FALSE(RouteRecorder::create(folder / "r", {3, 70000, 2, 1, "x"}));
     CHECK_FALSE(RouteRecorder::create(folder / "r", {3, 10, -2, 1, "x"}));
@@ -150,8 +152,16 @@ TEST_CASE("recording tells what it cannot write") {
     REQUIRE(routes);
     CHECK(routes->tokens.size() == 1);
 
-    auto full = RouteRecorder::create("/dev/full", header);
+    // A file that may not grow, as on a full drive.
+    rlimit before = {};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit tight = {8, before.rlim_max};
+    std::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    auto full = RouteRecorder::create(folder / "full", header);
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
     REQUIRE_FALSE(full);
     CHECK(full.error().code == Code::io);
-    CHECK(full.error().message.find("No space left") != std::string::npos);
+    CHECK(full.error().message.find("File too large") != std::string::npos);
+    CHECK_FALSE(RouteRecorder::create("/dev/full", header));
 }
