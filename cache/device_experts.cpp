@@ -140,7 +140,6 @@ Result<void> DeviceExperts::upload(ExpertKey key, const std::byte* host) {
             return fail(Code::device,
                         "an expert slot in VRAM was asked for again before its use was marked");
         }
-        poison(slots_[static_cast<size_t>(at)]);
     }
     Slot* slot = &slots_[static_cast<size_t>(at)];
     hand_out(static_cast<uint32_t>(at));

@@ -28,7 +28,7 @@ struct DeviceExpertsOptions {
     uint32_t ring_slots = 4;  // at least 2
     std::string policy = "aging-lru";
     uint64_t seed = 0;
-    // A slot whose expert leaves is filled with 0xff until the next arrives, as in RAM.
+    // A cache slot whose expert leaves is filled with 0xff until the next arrives, as in RAM.
     bool poison = poison_default;
 };
 
