@@ -1,14 +1,11 @@
 #include "engine/cache_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "io/checksum.h"
 #include "io/file.h"
+#include "io/output_file.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -50,18 +47,8 @@ bool remember(std::string_view kind, std::string_view identity, std::string_view
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);
     const std::string content = cat(identity, "\n", text, text.empty() ? "" : "\n");
-    // A name nobody has: whatever lies there, a pipe or a link, is neither opened nor followed.
-    std::string fresh = path.string() + ".XXXXXX";
-    const int fd = ::mkostemp(fresh.data(), O_CLOEXEC);
-    if (fd < 0) return false;
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    const bool closed = ::close(fd) == 0;
-    if (closed && written == static_cast<ssize_t>(content.size()) &&
-        std::rename(fresh.c_str(), path.c_str()) == 0) {
-        return true;
-    }
-    ::unlink(fresh.c_str());
-    return false;
+    // Whatever lies there, a pipe or a link, is neither opened nor followed.
+    return write_file_whole(path, content).has_value();
 }
 
 }  // namespace sluice

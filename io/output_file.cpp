@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "io/text.h"
@@ -21,6 +24,17 @@ bool of_its_kind(const fs::path& path, std::string_view head) {
     const ssize_t got = ::read(fd, begin.data(), begin.size());
     ::close(fd);
     return got == 0 || (got == static_cast<ssize_t>(head.size()) && begin == head);
+}
+
+// Writes and syncs an open file; the caller closes it.
+bool write_all(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        ssize_t count = ::write(fd, bytes.data(), bytes.size());
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return false;
+        bytes.remove_prefix(static_cast<size_t>(count));
+    }
+    return ::fsync(fd) == 0;
 }
 
 }  // namespace
@@ -51,6 +65,18 @@ Result<fs::path> output_file(std::string_view flag, const fs::path& path, std::s
     }
     if (::access(target.c_str(), W_OK) != 0) return refuse("cannot be written to");
     return target;
+}
+
+Result<void> write_file_whole(const fs::path& path, std::string_view bytes) {
+    std::string name = path.string() + ".XXXXXX";
+    int fd = ::mkostemp(name.data(), O_CLOEXEC);
+    bool done = fd >= 0 && write_all(fd, bytes);
+    if (fd >= 0) done = ::close(fd) == 0 && done;
+    done = done && ::rename(name.c_str(), path.c_str()) == 0;
+    if (done) return {};
+    int cause = errno;
+    if (fd >= 0) ::unlink(name.c_str());
+    return fail(Code::io, cat(printable(path.string()), ": ", std::strerror(cause)));
 }
 
 }  // namespace sluice

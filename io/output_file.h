@@ -15,4 +15,7 @@ namespace sluice {
 Result<std::filesystem::path> output_file(std::string_view flag, const std::filesystem::path& path,
                                           std::string_view head);
 
+// Whole or not at all: a file under a name that nobody has beside it, fsync, rename. Mode 0600.
+Result<void> write_file_whole(const std::filesystem::path& path, std::string_view bytes);
+
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "io/file.h"
+#include "io/output_file.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
 #include "tools/line_reader.h"
@@ -163,7 +164,9 @@ class Chat {
 
     void save(const std::string& path) {
         if (path.empty()) return say("/save FILE");
-        auto done = write_file_whole(path, messages_json(messages_));
+        auto target = output_file("/save", path, "{\"messages\":");
+        if (!target) return say(target.error().message);
+        auto done = write_file_whole(*target, messages_json(messages_));
         say(done ? cat("saved ", messages_.size(), " messages in ", printable(path))
                  : done.error().message);
     }

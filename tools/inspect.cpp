@@ -9,6 +9,7 @@
 
 #include "io/checksum.h"
 #include "io/mount.h"
+#include "io/output_file.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"

@@ -1,12 +1,5 @@
 #include "tools/messages.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-
 #include "io/json.h"
 #include "io/text.h"
 #include "tools/json_writer.h"
@@ -31,17 +24,6 @@ Result<Message> parse_message(const Json& json) {
     auto reasoning = text_member(json, "reasoning", false);
     if (!reasoning) return tl::unexpected(reasoning.error());
     return Message{*role, std::move(*content), std::move(*reasoning)};
-}
-
-// Writes and syncs an open file; the caller closes it.
-bool write_all(int fd, std::string_view bytes) {
-    while (!bytes.empty()) {
-        ssize_t count = ::write(fd, bytes.data(), bytes.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return false;
-        bytes.remove_prefix(static_cast<size_t>(count));
-    }
-    return ::fsync(fd) == 0;
 }
 
 }  // namespace
@@ -92,18 +74,6 @@ std::string messages_json(const std::vector<Message>& messages) {
     }
     json.end_array().end_object();
     return json.text() + "\n";
-}
-
-Result<void> write_file_whole(const std::filesystem::path& path, std::string_view bytes) {
-    std::string name = path.string() + ".XXXXXX";
-    int fd = ::mkstemp(name.data());
-    bool done = fd >= 0 && write_all(fd, bytes);
-    if (fd >= 0) done = ::close(fd) == 0 && done;
-    done = done && ::rename(name.c_str(), path.c_str()) == 0;
-    if (done) return {};
-    int cause = errno;
-    if (fd >= 0) ::unlink(name.c_str());
-    return fail(Code::io, cat(printable(path.string()), ": ", std::strerror(cause)));
 }
 
 }  // namespace sluice

@@ -1,7 +1,6 @@
 // Conversations as JSON: a list of {"role", "content", "reasoning"}.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +15,5 @@ const char* role_name(Role role);  // "user"
 // message's number.
 Result<std::vector<Message>> parse_messages(std::string_view where, std::string_view text);
 std::string messages_json(const std::vector<Message>& messages);
-
-// Whole or not at all: a temporary file beside it, fsync, rename. Mode 0600.
-Result<void> write_file_whole(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace sluice

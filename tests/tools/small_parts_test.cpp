@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "io/json.h"
+#include "io/output_file.h"
 #include "tests/support/temp_dir.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
