@@ -292,6 +292,10 @@ bool ExpertCache::resident(ExpertKey key) const {
     return slot != SlotPool::none && impl_->slots_[slot].state == SlotState::ready;
 }
 
+uint64_t ExpertCache::bytes_from(uint32_t drive) const {
+    return impl_->reader_.bytes_from(drive);
+}
+
 const CacheStats& ExpertCache::stats() const {
     return impl_->stats_;
 }

@@ -99,6 +99,7 @@ class ExpertCache {
 
     bool resident(ExpertKey key) const;
     const CacheStats& stats() const;
+    uint64_t bytes_from(uint32_t drive) const;  // of experts, read from it
     uint32_t cache_slots() const;
 
  private:

@@ -78,7 +78,8 @@ struct CpuExpertStats {
 struct RunStats {
     CacheStats cache;
     RingStats ring;
-    uint64_t expert_bytes = 0;  // read from the drive
+    std::vector<DriveStats> drives;  // by number: folders as given, mirrors last
+    uint64_t expert_bytes = 0;       // read from the drive
     uint64_t row_bytes = 0;
     uint64_t rows_asked = 0, row_hits = 0;
     uint64_t prompt_tokens = 0, decode_tokens = 0;

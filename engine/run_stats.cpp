@@ -1,4 +1,6 @@
 // What happened between two readings of the counters.
+#include <algorithm>
+
 #include "engine/engine.h"
 
 namespace sluice {
@@ -46,9 +48,21 @@ RingStats operator-(RingStats a, const RingStats& b) {
     return a;
 }
 
+// A drive that only one of the two has counts there alone.
+std::vector<DriveStats> operator-(std::vector<DriveStats> a, const std::vector<DriveStats>& b) {
+    a.resize(std::max(a.size(), b.size()));
+    for (size_t i = 0; i < b.size(); i++) {
+        a[i].reads -= b[i].reads;
+        a[i].bytes -= b[i].bytes;
+        a[i].busy_s -= b[i].busy_s;
+        a[i].expert_bytes -= b[i].expert_bytes;
+    }
+    return a;
+}
+
 }  // namespace
 
-// The peak and the CPU's averages are no differences: they stay the later ones.
+// The peak, the CPU's averages and how a drive is are no differences: they stay the later ones.
 RunStats operator-(RunStats a, const RunStats& b) {
     a.cache = a.cache - b.cache;
     a.vram = a.vram - b.vram;
@@ -56,6 +70,7 @@ RunStats operator-(RunStats a, const RunStats& b) {
     a.cpu.computed -= b.cpu.computed;
     a.cpu.seconds -= b.cpu.seconds;
     a.ring = a.ring - b.ring;
+    a.drives = std::move(a.drives) - b.drives;
     a.device = a.device - b.device;
     a.expert_bytes -= b.expert_bytes;
     a.row_bytes -= b.row_bytes;

@@ -23,6 +23,10 @@ RunStats totals(const Runtime& rt) {
     t.cache = rt.cache->stats();
     if (rt.governor) t.cache.prefetch_switched_off = rt.governor->switched_off();
     t.ring = rt.ring->stats();
+    t.drives = rt.ring->drive_stats();
+    for (uint32_t drive = 0; drive < t.drives.size(); drive++) {
+        t.drives[drive].expert_bytes = rt.cache->bytes_from(drive);
+    }
     t.expert_bytes = t.cache.bytes_demand + t.cache.bytes_prefetch;
     if (rt.device_experts) t.vram = rt.device_experts->stats();
     if (rt.cpu_experts) t.cpu = rt.cpu_experts->stats();

@@ -70,10 +70,13 @@ void DriveMeter::sample(double bytes_s, double took) {
     slow_samples_ = rate_ < best_ / 2 ? slow_samples_ + 1 : 0;
 }
 
-bool DriveMeter::slowed_down(double& from) {
-    if (told_ || slow_samples_ < samples_to_tell) return false;
+bool DriveMeter::slow() const {
+    return slow_samples_ >= samples_to_tell;
+}
+
+bool DriveMeter::slowed_down() {
+    if (told_ || !slow()) return false;
     told_ = true;
-    from = best_;
     return true;
 }
 

@@ -26,8 +26,11 @@ class DriveMeter {
     double busy_s() const { return busy_s_; }  // with at least one read in flight
     // Moving average, bytes a second; 0: not known yet.
     double rate() const { return rate_; }
-    // Once, when the drive has been at less than half of its best for a while; `from` is that best.
-    bool slowed_down(double& from);
+    double best() const { return best_; }  // of rate(), so far
+    // At less than half of its best, and has been for a while.
+    bool slow() const;
+    // Whether it is slow; once.
+    bool slowed_down();
 
  private:
     void open(Time now);

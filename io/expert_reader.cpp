@@ -178,6 +178,7 @@ struct ExpertReader::Impl final : ReadClient {
     uint32_t reads_in_flight = 0;
     uint32_t next_id = 0;
     uint64_t bytes_read = 0;
+    std::vector<uint64_t> bytes_from;  // by drive
 };
 
 ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
@@ -185,7 +186,8 @@ ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
       map(its_map),
       loads(map.drives()),
       seen(map.drives()),
-      drive_reads_max(std::max(1u, ring.depth() / map.drives())) {
+      drive_reads_max(std::max(1u, ring.depth() / map.drives())),
+      bytes_from(map.drives()) {
     demand.reserve(waiting_max());
     prefetch.reserve(waiting_max());
     // A promoted prefetch may be there beside the full number of demand reads.
@@ -371,7 +373,9 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
     const auto expert = std::find_if(active.begin(), active.end(),
                                      [&](const Active& one) { return one.id == tag >> 32; });
     assert(expert != active.end() && expert->in_flight > 0);
-    expert->pieces[tag & UINT32_MAX].state = PieceState::done;
+    Piece& piece = expert->pieces[tag & UINT32_MAX];
+    piece.state = PieceState::done;
+    if (!error) bytes_from[ring.delivered_by()] += piece.read.needed;
     expert->in_flight--;
     reads_in_flight--;
     if (error && !expert->error) {
@@ -380,8 +384,8 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
             within(cat("layer ", key.layer, ", expert ", key.expert), std::move(*error)).value();
     }
     if (expert->error) {  // the rest of it is not worth reading
-        for (Piece& piece : expert->pieces) {
-            if (piece.state == PieceState::waiting) piece.state = PieceState::done;
+        for (Piece& rest : expert->pieces) {
+            if (rest.state == PieceState::waiting) rest.state = PieceState::done;
         }
         expert->waiting = 0;
     }
@@ -476,6 +480,10 @@ uint32_t ExpertReader::pending_demand() const {
 
 uint64_t ExpertReader::bytes_read() const {
     return impl_->bytes_read;
+}
+
+uint64_t ExpertReader::bytes_from(uint32_t drive) const {
+    return drive < impl_->bytes_from.size() ? impl_->bytes_from[drive] : 0;
 }
 
 }  // namespace sluice

@@ -124,7 +124,8 @@ class ExpertReader {
 
     uint32_t pending() const;  // asked for and not yet collected
     uint32_t pending_demand() const;
-    uint64_t bytes_read() const;  // payload and widening of the finished ones
+    uint64_t bytes_read() const;                // payload and widening of the finished ones
+    uint64_t bytes_from(uint32_t drive) const;  // of their pieces, finished or not
 
  private:
     struct Impl;

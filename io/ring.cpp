@@ -39,6 +39,12 @@ double seconds(Clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
 }
 
+std::string slow_text(const DriveMeter& meter) {
+    char text[96];
+    std::snprintf(text, sizeof text, "%.2f GB/s, was %.2f", meter.rate() / 1e9, meter.best() / 1e9);
+    return text;
+}
+
 bool file_ends_before(const File& file, uint64_t offset) {
     struct stat info;
     return fstat(file.fd(), &info) == 0 && static_cast<uint64_t>(info.st_size) < offset;
@@ -156,6 +162,7 @@ bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
         }
         if (!drive.failed) {
             drive.failed = true;
+            drive.cause = error.message;
             log::warn(cat("drive ", drive.folder, " is left out from now on, its copies are read ",
                           "instead: ", error.message));
         }
@@ -171,14 +178,32 @@ bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
 
 void ReadRing::tell_slow_drives() {
     for (Drive& drive : drives_) {
-        double from = 0;
-        if (drives_.size() < 2 || !drive.meter.slowed_down(from)) continue;
-        char text[96];
-        std::snprintf(text, sizeof text, "%.2f GB/s, was %.2f", drive.meter.rate() / 1e9,
-                      from / 1e9);
-        log::warn(cat("drive ", drive.folder, " has become slow: ", text,
+        if (drives_.size() < 2 || !drive.meter.slowed_down()) continue;
+        log::warn(cat("drive ", drive.folder, " has become slow: ", slow_text(drive.meter),
                       "; other copies are read more"));
     }
+}
+
+std::vector<DriveStats> ReadRing::drive_stats() const {
+    using State = DriveStats::State;
+    std::vector<DriveStats> out;
+    for (const Drive& drive : drives_) {
+        const DriveMeter& meter = drive.meter;
+        DriveStats stats;
+        stats.folder = drive.folder;
+        stats.reads = meter.reads();
+        stats.bytes = meter.bytes();
+        stats.busy_s = meter.busy_s();
+        if (drive.failed) {
+            stats.state = State::left_out;
+            stats.cause = drive.cause;
+        } else if (drives_.size() > 1 && meter.slow()) {
+            stats.state = State::slow;
+            stats.cause = slow_text(meter);
+        }
+        out.push_back(std::move(stats));
+    }
+    return out;
 }
 
 Result<void> ReadRing::add_memory(std::span<std::byte> memory) {
@@ -305,7 +330,8 @@ void ReadRing::finish(uint32_t id, std::optional<Error> error) {
         std::memset(read.to + read.needed, 0, read.length - read.needed);
         stats_.bytes += read.needed;
     }
-    drives_[read.file->drive()].meter.finished(reaped_at_, error ? 0 : read.needed, awaited_);
+    delivered_by_ = read.file->drive();
+    drives_[delivered_by_].meter.finished(reaped_at_, error ? 0 : read.needed, awaited_);
     impl_->free_ids.push_back(id);
     --in_flight_;
     read.client->read_done(read.tag, std::move(error));

@@ -115,6 +115,18 @@ struct RingStats {
     double wait_s = 0;         // time a caller stood still in reap(wait)
 };
 
+// One drive of a ring, for reports: what it did so far, and how it is now.
+struct DriveStats {
+    enum class State { in_use, slow, left_out };
+    std::string folder;  // of its first file
+    uint64_t reads = 0;  // finished or failed on it
+    uint64_t bytes = 0;  // delivered
+    double busy_s = 0;   // with at least one read in flight
+    State state = State::in_use;
+    std::string cause;          // of a state that is not in_use
+    uint64_t expert_bytes = 0;  // of those delivered; entered by who reads experts
+};
+
 // Files may have copies on other drives (add_copies). A read that fails is then tried on another
 // copy, with one line, and its drive is left out of what is read from then on, unless no other copy
 // is left.
@@ -140,6 +152,10 @@ class ReadRing {
     uint32_t drives() const { return static_cast<uint32_t>(drives_.size()); }
     const DriveMeter& drive(uint32_t drive) const { return drives_[drive].meter; }
     bool drive_failed(uint32_t drive) const { return drives_[drive].failed; }
+    // By drive. Where there is but one, it is never called slow: nothing takes its place.
+    std::vector<DriveStats> drive_stats() const;
+    // The drive that delivered the read, while its client is told.
+    uint32_t delivered_by() const { return delivered_by_; }
     // Of `file` and its copies the one whose drive has the fewest reads in flight, and is well.
     const File& idlest_copy(const File& file) const;
 
@@ -169,6 +185,7 @@ class ReadRing {
         DriveMeter meter;
         std::string folder;  // of its first file
         bool failed = false;
+        std::string cause;  // of the first failure
     };
     Drive& drive_of(const File& file);
     const File* other_copy(const Read& read, uint64_t tried) const;
@@ -182,6 +199,7 @@ class ReadRing {
     // Of the completions at hand: when they were found, and whether someone stood waiting.
     std::chrono::steady_clock::time_point reaped_at_{};
     bool awaited_ = false;
+    uint32_t delivered_by_ = 0;
     RingStats stats_;
 };
 

@@ -39,10 +39,81 @@ std::string limit_line(const char* head, const Limit& limit) {
                " % reached", limit.tok_s > 0 ? cat(", ", limit.binds, " binds") : "", "\n");
 }
 
-RunStats plus(const RunStats& a, const RunStats& b) {
-    RunStats all = a - (RunStats{} - b);  // unsigned counters wrap back
-    all.device.memory_peak = std::max(a.device.memory_peak, b.device.memory_peak);
+// Of two parts of one run. What is no count is the later one's.
+RunStats plus(const RunStats& earlier, const RunStats& later) {
+    RunStats all = later - (RunStats{} - earlier);  // unsigned counters wrap back
+    all.device.memory_peak = std::max(earlier.device.memory_peak, later.device.memory_peak);
     return all;
+}
+
+const char* state_name(DriveStats::State state) {
+    switch (state) {
+        case DriveStats::State::in_use:
+            return "in use";
+        case DriveStats::State::slow:
+            return "slow";
+        case DriveStats::State::left_out:
+            return "left out";
+    }
+    return "";
+}
+
+double drive_rate(const DriveStats& drive) {
+    return rate(static_cast<double>(drive.bytes), drive.busy_s);
+}
+
+uint64_t expert_bytes(const std::vector<DriveStats>& drives) {
+    uint64_t all = 0;
+    for (const DriveStats& drive : drives) all += drive.expert_bytes;
+    return all;
+}
+
+std::string drive_lines(const std::vector<DriveStats>& drives) {
+    const auto all = static_cast<double>(expert_bytes(drives));
+    std::string out;
+    for (const DriveStats& drive : drives) {
+        out += cat("drive     ", drive.folder, ": ", size_text(drive.bytes), ", ",
+                   fixed(drive_rate(drive) / 1e9, 3), " GB/s while busy, ",
+                   percent(static_cast<double>(drive.expert_bytes), all), " of expert bytes; ",
+                   state_name(drive.state), drive.cause.empty() ? "" : ": ", drive.cause, "\n");
+    }
+    return out;
+}
+
+void write_drives(JsonWriter& json, const std::vector<DriveStats>& drives) {
+    const auto all = static_cast<double>(expert_bytes(drives));
+    json.begin_array();
+    for (const DriveStats& drive : drives) {
+        json.begin_object()
+            .member("folder", drive.folder)
+            .member("reads", drive.reads)
+            .member("bytes", drive.bytes)
+            .member("busy_s", drive.busy_s)
+            .member("gb_s", drive_rate(drive) / 1e9)
+            .member("expert_bytes", drive.expert_bytes)
+            .member("expert_share", rate(static_cast<double>(drive.expert_bytes), all))
+            .member("state", state_name(drive.state));
+        if (!drive.cause.empty()) json.member("cause", drive.cause);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void write_io(JsonWriter& json, const RunStats& run, const RunFacts& facts) {
+    json.begin_object()
+        .member("engine", facts.io_name)
+        .member("reads", run.ring.reads)
+        .member("bytes", run.ring.bytes)
+        .member("busy_s", run.ring.busy_s)
+        .member("wait_s", run.ring.wait_s)
+        .member("gb_s", ring_rate(run) / 1e9)
+        .member("expert_bytes", run.expert_bytes)
+        .member("row_bytes", run.row_bytes)
+        .member("rows_asked", run.rows_asked)
+        .member("row_hits", run.row_hits)
+        .key("drives");
+    write_drives(json, run.drives);
+    json.end_object();
 }
 
 }  // namespace
@@ -172,6 +243,7 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
     out += cat("read      ", size_text(all.ring.bytes), " in ", all.ring.reads, " reads, ",
                fixed(ring_rate(all) / 1e9, 3), " GB/s while busy; waited ",
                fixed(all.ring.wait_s, 3), " s\n");
+    out += drive_lines(all.drives);
     return out;
 }
 
@@ -280,19 +352,8 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
             .member("memory_peak", all.device.memory_peak);
         json.end_object();
     }
-    json.key("io")
-        .begin_object()
-        .member("engine", facts.io_name)
-        .member("reads", all.ring.reads)
-        .member("bytes", all.ring.bytes)
-        .member("busy_s", all.ring.busy_s)
-        .member("wait_s", all.ring.wait_s)
-        .member("gb_s", ring_rate(all) / 1e9)
-        .member("expert_bytes", all.expert_bytes)
-        .member("row_bytes", all.row_bytes)
-        .member("rows_asked", all.rows_asked)
-        .member("row_hits", all.row_hits)
-        .end_object();
+    json.key("io");
+    write_io(json, all, facts);
     json.key("limit");
     write_limit(json, limit_of(answer.decode, answer.decoded(), answer.decode_s));
     json.key("prompt_limit");

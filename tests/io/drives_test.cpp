@@ -14,6 +14,8 @@ using namespace sluice;
 
 namespace {
 
+using State = DriveStats::State;
+
 constexpr double mb = 1e6;
 constexpr ExpertTuning tuning{2, 64u << 10, 8};
 
@@ -211,17 +213,22 @@ TEST_CASE("meter: only what was waited for is timed") {
     CHECK(meter.rate() == doctest::Approx(1.048576e9));
     CHECK(meter.in_flight() == 0);
     CHECK(meter.bytes() == 16 * read);
-    double from = 0;
-    CHECK_FALSE(meter.slowed_down(from));
+    CHECK_FALSE(meter.slowed_down());
     for (int batch = 0; batch < 40; batch++) {
         for (int i = 0; i < 4; i++) meter.queued(at(2000 + batch * 100));
         for (int i = 1; i <= 4; i++) {
             meter.finished(at(2000 + batch * 100 + i * (batch < 10 ? 1 : 4)), read, true);
         }
     }
-    CHECK(meter.slowed_down(from));
-    CHECK(from == doctest::Approx(1.048576e9));
-    CHECK_FALSE(meter.slowed_down(from));  // told once
+    CHECK(meter.slowed_down());
+    CHECK(meter.best() == doctest::Approx(1.048576e9));
+    CHECK_FALSE(meter.slowed_down());  // told once
+    CHECK(meter.slow());
+    for (int batch = 0; batch < 10; batch++) {
+        for (int i = 0; i < 4; i++) meter.queued(at(7000 + batch * 100));
+        for (int i = 1; i <= 4; i++) meter.finished(at(7000 + batch * 100 + i), read, true);
+    }
+    CHECK_FALSE(meter.slow());  // it recovered
 }
 
 TEST_CASE("drives: shards spread over two are read at the sum of their speeds") {
@@ -301,9 +308,19 @@ TEST_CASE("mirror: a drive that slows down is asked for less, with one line") {
     Warnings warnings;
     d.pace({{200 * mb, 0}, {200 * mb, 0}});
     for (int i = 0; i < 3; i++) d.read_all();
+    for (const DriveStats& drive : d.rig->ring->drive_stats()) {
+        CHECK(drive.state == State::in_use);
+        CHECK(drive.cause.empty());
+    }
     d.paced->set_pace(1, {20 * mb, 0});
     for (int i = 0; i < 4; i++) d.read_all();
     CHECK(d.read_all() > 0.9 * 220 * mb);
+    const auto drives = d.rig->ring->drive_stats();
+    CHECK(drives[0].state == State::in_use);
+    CHECK(drives[1].state == State::slow);
+    CHECK(drives[1].folder == d.second.path().string());
+    CHECK(drives[1].cause.find("0.02 GB/s, was 0.20") != std::string::npos);
+    CHECK(drives[1].bytes == d.rig->ring->drive(1).bytes());
     const auto lines = warnings.lines();
     REQUIRE(lines.size() == 1);
     CHECK(lines[0].find(d.second.path().string()) != std::string::npos);
@@ -326,6 +343,14 @@ TEST_CASE("mirror: a drive that fails is left out, with one line, and nothing is
         d.read_all();
         CHECK(failing.asked() == asked);
         CHECK(d.rig->ring->drive_failed(drive));
+        const auto drives = d.rig->ring->drive_stats();
+        CHECK(drives[drive].state == State::left_out);
+        CHECK(drives[drive].cause.find("EIO") != std::string::npos);
+        CHECK(drives[1 - drive].state == State::in_use);
+        // What failed on one counts where it was read in the end.
+        const ExpertReader& reader = *d.rig->reader;
+        CHECK(reader.bytes_from(drive) == drives[drive].bytes);
+        CHECK(reader.bytes_from(0) + reader.bytes_from(1) == reader.bytes_read());
         const auto lines = warnings.lines();
         REQUIRE(lines.size() == 1);
         const auto& folder = drive == 0 ? d.first : d.second;

@@ -297,6 +297,38 @@ TEST_CASE("limits from measured rates: the longest of drive, link, cpu and gpu b
     CHECK(limit_of({}, 10, 4.0).tok_s == 0);
 }
 
+TEST_CASE("the report lists drives: bytes of both parts, shares, and how each is at the end") {
+    const auto drive = [](uint64_t bytes, uint64_t experts, double busy_s) {
+        DriveStats stats;
+        stats.folder = "/a";
+        stats.reads = 1, stats.bytes = bytes, stats.busy_s = busy_s, stats.expert_bytes = experts;
+        return stats;
+    };
+    Answer answer = answer_of(byte_ids("a"), greedy()).answer;
+    answer.prompt.drives = {drive(4'000'000, 1'000'000, 0.5), drive(1'000'000, 1'000'000, 0.5)};
+    answer.decode.drives = {drive(6'000'000, 5'000'000, 0.5), drive(0, 1'000'000, 0)};
+    answer.decode.drives[1].state = DriveStats::State::left_out;
+    answer.decode.drives[1].cause = "shard 1: EIO";
+    auto json = Json::parse(answer_json(answer, {}));
+    REQUIRE(json);
+    const Json drives = (*json)["io"]["drives"];
+    REQUIRE(drives.size() == 2);
+    CHECK(drives.at(0)["folder"].string().value() == "/a");
+    CHECK(drives.at(0)["reads"].integer().value() == 2);
+    CHECK(drives.at(0)["bytes"].integer().value() == 10'000'000);
+    CHECK(drives.at(0)["gb_s"].number().value() == doctest::Approx(0.01));
+    CHECK(drives.at(0)["expert_share"].number().value() == doctest::Approx(0.75));
+    CHECK(drives.at(0)["state"].string().value() == "in use");
+    CHECK_FALSE(drives.at(0).has("cause"));
+    CHECK(drives.at(1)["state"].string().value() == "left out");
+    CHECK(drives.at(1)["cause"].string().value() == "shard 1: EIO");
+    const std::string text = stats_block(answer, {});
+    for (const char* part : {"/a: 9.54 MiB, 0.010 GB/s while busy, 75.0 % of expert bytes; in use",
+                             "25.0 % of expert bytes; left out: shard 1: EIO"}) {
+        CHECK(text.find(part) != std::string::npos);
+    }
+}
+
 TEST_CASE("the JSON object has every promised member and is one line") {
     auto answer = answer_of(byte_ids("a \"q\"\n"), greedy()).answer;
     RunFacts facts;

@@ -1,0 +1,67 @@
+"""What the report says of each drive: of a mirror, and of one that fails while the model is loaded."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+from cli import ANSWER, QUESTION, SLUICE, TINY, check, check_run, environment, run
+
+work = tempfile.TemporaryDirectory(prefix="sluice-drives-")
+mirror = os.path.join(work.name, "mirror")
+os.mkdir(mirror)
+shards = sorted(name for name in os.listdir(TINY) if name.endswith(".safetensors"))
+for name in shards:
+    shutil.copy(os.path.join(TINY, name), mirror)
+ASK = (TINY, "-p", QUESTION, "--temp", "0", "--cache-slots", "off")
+
+one = json.loads(run(*ASK, "--json").stdout)["io"]
+check("one drive: its folder and all bytes", [(d["folder"], d["bytes"], d["expert_share"], d["state"])
+      for d in one["drives"]] == [(TINY, one["bytes"], 1, "in use")], one)
+
+result = run(*ASK, "--mirror", mirror, "--io", "paced:400MB", "--json")
+check_run("two drives", result, 0)
+both = json.loads(result.stdout)["io"]
+check("each by its folder", [d["folder"] for d in both["drives"]] == [TINY, mirror], both)
+check("bytes are those of the run", sum(d["bytes"] for d in both["drives"]) == both["bytes"] and
+      sum(d["reads"] for d in both["drives"]) == both["reads"], both)
+check("shares are of all expert bytes", abs(sum(d["expert_share"] for d in both["drives"]) - 1) < 1e-9 and
+      sum(d["expert_bytes"] for d in both["drives"]) >= both["expert_bytes"], both)
+check("each at about its pace while busy", all(d["bytes"] == 0 or 0 < d["gb_s"] < 0.41 for d in both["drives"]), both)
+text = run(*ASK, "--mirror", mirror, "--stats").stderr.decode()
+check("--stats has a line for each", all(re.search(
+    rf"drive +{re.escape(folder)}: .* GB/s while busy, (none|[\d.]+ %) of expert bytes; (in use|slow: )", text)
+    for folder in (TINY, mirror)), text)
+
+# A drive that fails: its files are cut while the dense weights are read.
+process = subprocess.Popen([SLUICE, *ASK, "--mirror", mirror, "--io", "paced:4MB", "--json"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+proc = f"/proc/{process.pid}"
+
+
+def opened():
+    count = 0
+    for fd in os.listdir(proc + "/fd"):
+        try:
+            count += os.readlink(f"{proc}/fd/{fd}").startswith(mirror)
+        except OSError:  # closed meanwhile
+            pass
+    return count
+
+
+# All copies are open, and after that the readers are there: it has compared them.
+while process.poll() is None and opened() < len(shards):
+    time.sleep(0.01)
+while process.poll() is None and len(os.listdir(proc + "/task")) < 8:
+    time.sleep(0.01)
+for name in shards:
+    os.truncate(os.path.join(mirror, name), 4096)
+out, err = process.communicate(timeout=120)
+check("a drive that fails takes nothing away", process.returncode == 0 and json.loads(out)["text"] + "\n" ==
+      ANSWER.decode(), (process.returncode, err))
+first, second = json.loads(out)["io"]["drives"]
+check("it is left out, with the cause", second["state"] == "left out" and "ends early" in second["cause"] and
+      mirror in second["cause"] and second["expert_bytes"] == 0, second)
+check("the other has it all", first["state"] == "in use" and first["expert_share"] == 1, first)
