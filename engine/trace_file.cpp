@@ -200,11 +200,9 @@ Result<void> write_trace(const std::filesystem::path& path, const Trace& trace) 
             "\",\"origin\":", json_quote(trace.origin), ",\n\"prompt\":", ids_text(trace.prompt),
             ",\n\"tokens\":", ids_text(trace.tokens), ",\n\"steps\":", steps_text(trace.steps),
             ",\n\"prompt_steps\":", steps_text(trace.prompt_steps), "}\n");
-    FILE* file = std::fopen(path.c_str(), "wb");
-    const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    const bool closed = file && std::fclose(file) == 0;
-    if (written && closed) return {};
-    return fail(Code::io, cat(path.string(), ": the trace could not be written"));
+    auto written = write_file_whole(path, text, 0644);
+    if (!written) return within("the trace could not be written", std::move(written).error());
+    return {};
 }
 
 Result<std::filesystem::path> trace_output(const std::filesystem::path& path) {

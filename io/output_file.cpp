@@ -1,6 +1,7 @@
 #include "io/output_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -67,10 +68,10 @@ Result<fs::path> output_file(std::string_view flag, const fs::path& path, std::s
     return target;
 }
 
-Result<void> write_file_whole(const fs::path& path, std::string_view bytes) {
+Result<void> write_file_whole(const fs::path& path, std::string_view bytes, mode_t mode) {
     std::string name = path.string() + ".XXXXXX";
     int fd = ::mkostemp(name.data(), O_CLOEXEC);
-    bool done = fd >= 0 && write_all(fd, bytes);
+    bool done = fd >= 0 && ::fchmod(fd, mode) == 0 && write_all(fd, bytes);
     if (fd >= 0) done = ::close(fd) == 0 && done;
     done = done && ::rename(name.c_str(), path.c_str()) == 0;
     if (done) return {};

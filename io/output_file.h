@@ -1,6 +1,8 @@
 // Where a run may leave a file that the user named.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string_view>
 
@@ -15,7 +17,8 @@ namespace sluice {
 Result<std::filesystem::path> output_file(std::string_view flag, const std::filesystem::path& path,
                                           std::string_view head);
 
-// Whole or not at all: a file under a name that nobody has beside it, fsync, rename. Mode 0600.
-Result<void> write_file_whole(const std::filesystem::path& path, std::string_view bytes);
+// Whole or not at all: a file under a name that nobody has beside it, fsync, rename.
+Result<void> write_file_whole(const std::filesystem::path& path, std::string_view bytes,
+                              mode_t mode = 0600);
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <vector>
 
@@ -25,7 +26,7 @@
 namespace sluice::spans {
 
 namespace detail {
-bool enabled = false;
+std::atomic<bool> enabled = false;
 }
 
 namespace {
@@ -42,9 +43,15 @@ struct Open {
     int64_t begin;
 };
 
+struct Free {
+    void operator()(Span* spans) const { std::free(spans); }
+};
+
 struct Recorder {
     fs::path path;
-    std::unique_ptr<Span[]> spans;  // pages are taken as they are written
+    // Zeros, so that one without a name is not written yet. Pages are taken as they are written,
+    // and kept until the next start: a late writer may be at work in them.
+    std::unique_ptr<Span[], Free> spans;
     uint32_t capacity = 0;
     std::atomic<uint32_t> next{0};
     std::atomic<uint64_t> dropped{0};
@@ -53,6 +60,7 @@ struct Recorder {
     int64_t started = 0;
 };
 Recorder recorder;
+std::mutex finishing;
 
 void add_leaf(const Open& leaf, int64_t end) {
     if (end <= leaf.begin) return;
@@ -191,7 +199,8 @@ Result<void> start(const fs::path& path, uint32_t capacity) {
     if (!target) return tl::unexpected(std::move(target).error());
     recorder.path = std::move(*target);
     recorder.capacity = capacity;
-    recorder.spans = std::make_unique_for_overwrite<Span[]>(capacity);
+    recorder.spans.reset(static_cast<Span*>(std::calloc(capacity, sizeof(Span))));
+    if (!recorder.spans) return fail(Code::no_memory, "--trace: no memory for the spans");
     recorder.next = 0;
     recorder.dropped = 0;
     recorder.depth = 0;
@@ -204,7 +213,11 @@ void add(const Span& span) {
     if (!on() || span.begin == 0) return;
     const uint32_t at = recorder.next.fetch_add(1, std::memory_order_relaxed);
     if (at < recorder.capacity) {
-        recorder.spans[at] = span;
+        Span& place = recorder.spans[at];
+        Span nameless = span;
+        nameless.name = nullptr;
+        place = nameless;
+        std::atomic_ref(place.name).store(span.name, std::memory_order_release);
         return;
     }
     recorder.next.store(recorder.capacity, std::memory_order_relaxed);  // never wraps
@@ -212,11 +225,14 @@ void add(const Span& span) {
 }
 
 Result<void> finish() {
-    if (!on()) return {};
-    detail::enabled = false;
+    const std::lock_guard lock(finishing);
+    if (!detail::enabled.exchange(false)) return {};
     std::vector<const Span*> order;
     const uint32_t count = std::min(recorder.next.load(), recorder.capacity);
-    for (uint32_t i = 0; i < count; i++) order.push_back(&recorder.spans[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        Span& span = recorder.spans[i];
+        if (std::atomic_ref(span.name).load(std::memory_order_acquire)) order.push_back(&span);
+    }
     std::string name = recorder.path.string() + ".XXXXXX";
     const int fd = ::mkstemp(name.data());
     std::FILE* file = fd < 0 ? nullptr : ::fdopen(fd, "w");
@@ -227,7 +243,6 @@ Result<void> finish() {
     done = std::fclose(file) == 0 && done;
     done = done && ::rename(name.c_str(), recorder.path.c_str()) == 0;
     const int cause = errno;
-    recorder.spans.reset();
     if (const uint64_t lost = recorder.dropped.load(); done && lost > 0) {
         log::warn(cat("--trace: the last ", lost, " spans did not fit and are left out"));
     }

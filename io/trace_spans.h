@@ -8,11 +8,12 @@
 // spans on other tracks.
 //
 // Off (the default) each costs one branch. On: a clock reading and 56 bytes a span, in memory taken
-// once; spans beyond it are counted, not kept. start() and finish() on the main thread; Leaf and
-// Group on the engine's; add() on any. The file is written in one piece by finish(), beside its
+// once; spans beyond it are counted, not kept. start() on the main thread; Leaf and Group on the
+// engine's; add() and finish() on any. The file is written in one piece by finish(), beside its
 // name and then renamed: whoever reads it finds valid JSON, or what was there before.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 
@@ -34,7 +35,7 @@ struct Span {
 };
 
 namespace detail {
-extern bool enabled;
+extern std::atomic<bool> enabled;
 void begin(const char* name, int32_t layer, int32_t expert);
 void end();
 int64_t cut();  // ends the open leaf's piece and begins its next one; the time of the cut
@@ -42,7 +43,7 @@ int64_t clock();
 }  // namespace detail
 
 inline bool on() {
-    return detail::enabled;
+    return detail::enabled.load(std::memory_order_relaxed);
 }
 inline int64_t now() {  // ns; 0 when off
     return on() ? detail::clock() : 0;
@@ -52,7 +53,8 @@ constexpr uint32_t spans_max = 1u << 19;  // 28 MiB, two to three minutes of dec
 
 // Fails (usage) for what no file can be written to: a folder, a device, a missing folder.
 Result<void> start(const std::filesystem::path& path, uint32_t capacity = spans_max);
-// Writes the file and stops recording; nothing to do when off.
+// Writes the file and stops recording; nothing to do when off. Others may be adding still: what is
+// not complete by then is left out. Two at once: the later one returns when the file is there.
 Result<void> finish();
 
 void add(const Span& span);  // nothing when off or when span.begin is 0 (it began before)

@@ -66,6 +66,7 @@ class Chat {
         bool asked_to_leave = false;
         while (!leave_) {
             auto [event, text] = next_message();
+            if (end_requested()) return report_error({Code::interrupted, {}});
             if (event == LineReader::Event::end) {
                 std::fputc('\n', stderr);
                 return exit_ok;
@@ -82,6 +83,7 @@ class Chat {
                 command(text);
             else
                 answer(text);
+            if (end_requested()) return report_error({Code::interrupted, {}});
             if (output_.reader_gone()) return exit_reader_gone;
         }
         return failure_;

@@ -1,9 +1,27 @@
 #include "tools/exit_code.h"
 
+#include <atomic>
 #include <cstdio>
 #include <string>
 
+#include "tools/signals.h"
+
 namespace sluice {
+
+namespace {
+
+const char* stopped_text() {
+    switch (interrupt_code()) {
+        case exit_terminated:
+            return "terminated (SIGTERM)";
+        case exit_hung_up:
+            return "terminated (SIGHUP)";
+        default:
+            return "interrupted";
+    }
+}
+
+}  // namespace
 
 ExitCode exit_code(Code code) {
     switch (code) {
@@ -23,15 +41,17 @@ ExitCode exit_code(Code code) {
         case Code::numerical:
             return exit_numerical;
         case Code::interrupted:
-            return exit_interrupted;
+            return interrupt_code();
     }
     return exit_machine;
 }
 
 int report_error(const Error& error) {
+    static std::atomic<bool> told{false};
+    const bool stopped = error.code == Code::interrupted;  // where it was does not matter
+    if (stopped && told.exchange(true)) return exit_code(error.code);
     std::string line = "sluice: ";
-    bool stopped = error.code == Code::interrupted;  // where it was does not matter
-    for (char c : stopped ? std::string("interrupted") : error.message) {
+    for (char c : stopped ? std::string(stopped_text()) : error.message) {
         bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
         line += control ? ' ' : c;
     }

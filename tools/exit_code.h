@@ -13,15 +13,17 @@ enum ExitCode : int {
     exit_machine = 4,     // memory or device
     exit_io = 5,          // drive, file system or standard output failed at run time
     exit_numerical = 6,   // a logit that is not finite
-    exit_interrupted = 130,
-    exit_reader_gone =
-        141,  // standard output was closed by its reader: 128 + SIGPIPE, as shells say
+    // 128 and the number of a signal, as shells say.
+    exit_hung_up = 129,      // SIGHUP: the terminal went away
+    exit_interrupted = 130,  // SIGINT: Ctrl-C
+    exit_reader_gone = 141,  // SIGPIPE: standard output was closed by its reader
+    exit_terminated = 143,   // SIGTERM
 };
 
 ExitCode exit_code(Code code);
 
 // "sluice: <message>" on stderr, on one line, whatever the message holds; returns the code of
-// `error`.
+// `error`. An interruption is told by its signal, and once.
 int report_error(const Error& error);
 
 }  // namespace sluice

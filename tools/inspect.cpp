@@ -316,6 +316,7 @@ int run_inspect(const InspectOptions& options) {
             code = report_error(same.error());
         }
         if (!options.hash_file.empty()) {
+            const MustFinish whole;
             if (auto same = keep_or_compare(options.hash_file, *hashes); !same) {
                 code = report_error(same.error());
             }

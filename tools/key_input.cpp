@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "tools/signals.h"
+
 namespace sluice {
 
 namespace {
@@ -49,7 +51,7 @@ int KeyInput::character() {
     int code = first & (0x3f >> more);
     for (int i = 0; i < more; i++) {
         int next = byte();
-        while (next == interrupted) next = byte();
+        while (next == interrupted && !end_requested()) next = byte();
         if (next < 0x80 || next > 0xbf) return 0xfffd;
         code = (code << 6) | (next & 0x3f);
     }
@@ -60,8 +62,8 @@ std::string KeyInput::paste() {
     std::string text;
     while (true) {
         int next = byte();
-        if (next == interrupted) continue;
-        if (next == end) break;
+        if (next == interrupted && !end_requested()) continue;
+        if (next < 0) break;
         text += static_cast<char>(next);
         if (text.size() >= paste_end.size() &&
             text.compare(text.size() - paste_end.size(), paste_end.size(), paste_end) == 0) {

@@ -17,8 +17,8 @@ class KeyInput {
     int byte();
     // A character as a code point, from UTF-8; what is none is U+FFFD.
     int character();
-    // Up to the end mark ESC[201~ (which it eats) or the end of input. CR and CRLF become LF; all
-    // other bytes are text.
+    // Up to the end mark ESC[201~ (which it eats), the end of input or of the process. CR and CRLF
+    // become LF; all other bytes are text.
     std::string paste();
 
  private:

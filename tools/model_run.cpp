@@ -121,6 +121,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     auto engine = Engine::load(options.engine, progress, cancel_flag());
     status.erase();
     if (!engine) return tl::unexpected(engine.error());
+    run.whole = std::make_unique<MustFinish>();
     run.engine = std::move(*engine);
     auto session = run.engine->session();
     if (!session) return tl::unexpected(session.error());

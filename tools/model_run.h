@@ -11,6 +11,7 @@
 #include "io/error.h"
 #include "tools/options.h"
 #include "tools/report.h"
+#include "tools/signals.h"
 #include "tools/terminal.h"
 
 namespace sluice {
@@ -22,6 +23,8 @@ struct ModelRun {
     SamplerOptions sampler;
     StreamOptions stream;
     PromptOptions prompt;
+    // From the load on; gone before the engine is taken apart, which waits for reads in flight.
+    std::unique_ptr<MustFinish> whole;
 };
 
 // Loads with a progress line on a terminal, and prepares a session that Ctrl-C can stop. `tell`:

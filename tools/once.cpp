@@ -53,6 +53,7 @@ class OnceSink {
 };
 
 int outcome(const Answer& answer, const OnceSink& sink, Output& output) {
+    if (end_requested()) return report_error({Code::interrupted, {}});  // whatever else went away
     if (sink.error()) return report_error(*sink.error());
     if (output.reader_gone()) return exit_reader_gone;
     if (answer.error) return report_error(*answer.error);

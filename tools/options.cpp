@@ -229,7 +229,8 @@ class Parser {
                once_only() +
                ";\nflag > variable > $XDG_CONFIG_HOME/sluice > /etc/sluice > "
                "default.\nExit status: 0 ok, 1 verify differs, 2 usage, 3 checkpoint, 4 memory or "
-               "device,\n5 input/output, 6 numerical failure, 130 interrupted, 141 reader gone.\n";
+               "device,\n5 input/output, 6 numerical failure, 130 Ctrl-C, 143 SIGTERM, 129 "
+               "SIGHUP,\n141 reader gone.\n";
     }
 
     // Options that are neither a variable nor a key.

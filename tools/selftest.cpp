@@ -7,6 +7,7 @@
 #include "kernels/selftest.h"
 #include "tools/exit_code.h"
 #include "tools/output.h"
+#include "tools/signals.h"
 
 namespace sluice {
 
@@ -28,6 +29,7 @@ Result<std::unique_ptr<Backend>> open_device(const EngineOptions& options) {
 }  // namespace
 
 int run_selftest(const Options& options) {
+    install_signals(SecondPress::leaves);
     auto backend = open_device(options.engine);
     if (!backend) return report_error(backend.error());
     auto rows = selftest(**backend);

@@ -2,7 +2,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import tempfile
 import time
@@ -79,33 +78,6 @@ gone = subprocess.run(
      "</dev/null | true; echo ${PIPESTATUS[0]}"],
     stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, env=environment())
 check("also when nothing was written yet", gone.stdout.strip() == b"141", gone)
-
-# ---- interruption ------------------------------------------------------------------------------
-def interrupted(signal_number, *arguments, after):
-    process = subprocess.Popen([SLUICE, TINY, *arguments], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    after(process)
-    sent = time.monotonic()
-    process.send_signal(signal_number)
-    out, err = process.communicate(timeout=30)
-    return process.returncode, out, err, time.monotonic() - sent
-
-endless = ("-p", "Tell me a story", "-n", "8000", "--ignore-eos")
-code, out, err, took = interrupted(signal.SIGINT, *endless, after=lambda p: p.stdout.read(1))
-check("Ctrl-C in an answer: flushed, a line, 130", code == 130 and b"interrupted" in err and
-      out.endswith(b"\n"), (code, out[-50:], err))
-code, out, err, took = interrupted(signal.SIGINT, *endless, "--json",
-                                   after=lambda p: time.sleep(1.5))
-report = json.loads(out) if out else {}
-check("in JSON the part so far", code == 130 and
-      (not out or report["finish_reason"] == "interrupted"), (code, out, err))
-code, out, err, took = interrupted(signal.SIGINT, "-p", "word " * 7000, "--chunk", "1",
-                                   after=lambda p: time.sleep(0.7))
-check("Ctrl-C while the prompt is swept: nothing on stdout, 130, at once",
-      code == 130 and out == b"" and b"interrupted" in err and took < 5, (code, out, err, took))
-code, out, err, took = interrupted(signal.SIGTERM, *endless, after=lambda p: p.stdout.read(1))
-check("SIGTERM: ends by the signal, with a line", code == -signal.SIGTERM and b"signal" in err,
-      (code, err))
 
 # ---- JSON and numbers --------------------------------------------------------------------------
 result = run(TINY, "-p", QUESTION, *GREEDY, "--json")

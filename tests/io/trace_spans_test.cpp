@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -156,4 +157,28 @@ TEST_CASE("a place that no trace can be written to is refused before the run") {
     auto written = spans::finish();
     REQUIRE_FALSE(written);
     CHECK(written.error().code == Code::io);
+}
+
+TEST_CASE("finished from another thread while spans are added: whole spans, valid JSON") {
+    TempDir folder;
+    for (int round = 0; round < 20; round++) {
+        REQUIRE(spans::start(folder / "trace.json"));
+        std::atomic<bool> begun = false;
+        std::thread writer([&] {
+            while (spans::on()) {
+                const spans::Leaf leaf("work", 1, 2);
+                spans::add(
+                    {"read", spans::now(), spans::now(), 3, 4, 1, 2, spans::Track::drive, false});
+                begun = true;
+            }
+        });
+        while (!begun) std::this_thread::yield();
+        std::thread second([] { CHECK(spans::finish()); });
+        CHECK(spans::finish());
+        second.join();
+        writer.join();
+        for (const Event& event : events_of(parsed(folder / "trace.json"))) {
+            REQUIRE((event.name == "work" || event.name == "read"));
+        }
+    }
 }

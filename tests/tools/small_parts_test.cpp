@@ -69,6 +69,8 @@ TEST_CASE("every code of an error has its exit code") {
     CHECK(exit_code(Code::io) == 5);
     CHECK(exit_code(Code::numerical) == 6);
     CHECK(exit_code(Code::interrupted) == 130);
+    CHECK(exit_terminated == 128 + SIGTERM);
+    CHECK(exit_hung_up == 128 + SIGHUP);
 }
 
 namespace {
