@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cinttypes>
@@ -9,6 +11,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/output_file.h"
+#include "io/reach.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -213,14 +216,15 @@ Result<std::vector<std::filesystem::path>> find_traces(const std::vector<std::st
     std::vector<std::filesystem::path> found;
     for (const std::string& text : paths) {
         const std::filesystem::path path(text);
-        std::error_code error;
-        if (!std::filesystem::is_directory(path, error)) {
-            if (!std::filesystem::exists(path, error)) {
+        if (auto closed = no_permission(path, R_OK)) return tl::unexpected(std::move(*closed));
+        if (!is_folder(path)) {
+            if (!is_there(path)) {
                 return fail(Code::not_found, cat(printable(text), ": no such trace"));
             }
             found.push_back(path);
             continue;
         }
+        std::error_code error;
         std::vector<std::filesystem::path> inside;
         for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
             if (entry.path().extension() == ".json") inside.push_back(entry.path());

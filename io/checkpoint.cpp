@@ -1,6 +1,7 @@
 #include "io/checkpoint.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +11,7 @@
 #include "io/foreign.h"
 #include "io/mirror.h"
 #include "io/model_folders.h"
+#include "io/reach.h"
 #include "io/shard_names.h"
 #include "io/text.h"
 #include "io/weight_index.h"
@@ -19,17 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint64_t config_bytes_max = 16u << 20;
-
-// Of the link itself, so that a link to nowhere is found too.
-bool is_entry(const fs::path& path) {
-    std::error_code ignored;
-    return fs::symlink_status(path, ignored).type() > fs::file_type::not_found;
-}
-
-bool is_there(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
-}
 
 std::string shown(const fs::path& path) {
     return printable(path.string());
@@ -81,6 +72,7 @@ class CheckpointOpener {
 
     tl::unexpected<Error> fatal(Code code, std::string problem,
                                 std::vector<std::string> files) const;
+    tl::unexpected<Error> unread(Error error, const char* name) const;
     Result<void> find_folders();
     Result<void> read_config();
     Result<void> find_companion(const char* name, fs::path& path);
@@ -115,6 +107,12 @@ tl::unexpected<Error> CheckpointOpener::fatal(Code code, std::string problem,
     return fail(code, cat(problem, verb, fetch_command(folders_.front(), files)));
 }
 
+// What cannot be read as things are is not cured by fetching it again.
+tl::unexpected<Error> CheckpointOpener::unread(Error error, const char* name) const {
+    if (error.code == Code::io) return tl::unexpected(std::move(error));
+    return fatal(error.code, std::move(error.message), {name});
+}
+
 std::string CheckpointOpener::where() const {
     std::string out;
     for (const ModelFolder& folder : folders_)
@@ -137,7 +135,7 @@ Result<void> CheckpointOpener::find_companion(const char* name, fs::path& path) 
         const fs::path candidate = folder.path / name;
         if (!is_entry(candidate)) continue;
         auto foreign = foreign_text(candidate);
-        if (!foreign && !is_there(candidate)) {
+        if (!foreign && foreign.error().code == Code::not_found) {
             return fatal(Code::io, cat(shown(candidate), ": a link to a file that is not there"),
                          {name});
         }
@@ -168,7 +166,7 @@ Result<void> CheckpointOpener::read_config() {
             weights ? std::vector<std::string>{"config.json"} : std::vector<std::string>());
     }
     auto text = read_text(path, config_bytes_max);
-    if (!text) return fatal(text.error().code, text.error().message, {"config.json"});
+    if (!text) return unread(text.error(), "config.json");
     out_.config_text_ = std::move(*text);
     return {};
 }
@@ -181,7 +179,7 @@ Result<void> CheckpointOpener::choose_index() {
         const fs::path path = folder.path / index_name;
         if (!is_entry(path)) continue;
         auto text = read_text(path, 256u << 20);
-        if (!text) return fatal(text.error().code, text.error().message, {index_name});
+        if (!text) return unread(text.error(), index_name);
         if (chosen.empty()) {
             chosen = path;
             chosen_text = std::move(*text);
@@ -194,7 +192,7 @@ Result<void> CheckpointOpener::choose_index() {
     }
     if (chosen.empty()) return without_index();
     auto index = read_weight_index(chosen);
-    if (!index) return fatal(index.error().code, index.error().message, {index_name});
+    if (!index) return unread(index.error(), index_name);
     index_ = std::move(*index);
     indexed_ = true;
     return {};
@@ -204,6 +202,7 @@ Result<void> CheckpointOpener::without_index() {
     size_t others = 0;
     bool lone = false;
     for (const ModelFolder& folder : folders_) {
+        if (auto closed = no_permission(folder.path, R_OK)) return tl::unexpected(*closed);
         for (const std::string& name : weight_files(folder.path)) {
             lone = lone || name == lone_name;
             others += shard_number(name) ? 1 : 0;
@@ -230,6 +229,7 @@ Result<void> CheckpointOpener::find_shards() {
         Shard shard;
         for (uint32_t drive = 0; drive < folders_.size(); drive++) {
             const fs::path path = folders_[drive].path / name;
+            if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
             dangling = dangling || (is_entry(path) && !is_there(path));
             if (!is_there(path)) continue;
             if (shard.path.empty()) {

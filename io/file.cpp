@@ -14,6 +14,7 @@
 #include "io/log.h"
 #include "io/memory.h"
 #include "io/mount.h"
+#include "io/reach.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -53,6 +54,9 @@ FileIdentity identity_of(const struct stat& info) {
 
 Error open_error(const std::filesystem::path& path, int number) {
     const std::string name = printable(path.native());
+    if (number == EACCES) {
+        if (auto closed = no_permission(path, R_OK)) return std::move(*closed);
+    }
     if (number != ENOENT) {
         const bool exhausted = number == EMFILE || number == ENFILE;
         return {Code::io, cat(name, ": cannot be opened: ", errno_text(number),

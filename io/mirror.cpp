@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/model_folder.h"
+#include "io/reach.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -55,8 +56,8 @@ Result<std::string> open_mirror(const std::string& location, std::span<const Mir
     size_t same = 0;  // links to the model's own files: no second drive, except a paced one
     for (size_t i = 0; i < shards.size(); i++) {
         const auto path = folder->path / shards[i].name;
-        std::error_code ignored;
-        if (!std::filesystem::exists(path, ignored)) continue;
+        if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
+        if (!is_there(path)) continue;
         auto copy = File::open(path, access);
         if (!copy) return tl::unexpected(std::move(copy).error());
         auto differs = difference(shards[i], *copy);

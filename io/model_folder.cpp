@@ -1,10 +1,13 @@
 #include "io/model_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
 
 #include "io/file.h"
+#include "io/reach.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -23,16 +26,6 @@ std::string environment(const char* name) {
 fs::path expand_home(const std::string& path) {
     if (!path.starts_with("~/")) return path;
     return fs::path(environment("HOME")) / path.substr(2);
-}
-
-bool is_folder(const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_directory(path, ignored);
-}
-
-bool is_there(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
 }
 
 // "models--org--name" -> "org/name"; empty for other names.
@@ -82,12 +75,16 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
     const std::string repository = repository_of(root.filename());
     const std::string wanted = revision.empty() ? "main" : revision;
     const std::string shown = printable(root.string());
+    const fs::path ref = root / "refs" / wanted;
+    for (const auto& closed : {no_permission(root / "snapshots"), no_permission(ref),
+                               no_permission(root / "snapshots", R_OK | X_OK)}) {
+        if (closed) return tl::unexpected(*closed);
+    }
     const std::vector<std::string> snapshots = snapshots_in(root);
     const std::string cure = cat("; run: hf download ", repository.empty() ? "REPO" : repository,
                                  revision.empty() ? "" : cat(" --revision ", printable(revision)));
 
     std::string commit = wanted;
-    const fs::path ref = root / "refs" / wanted;
     if (is_there(ref)) {
         auto text = read_text(ref, ref_bytes_max);
         if (!text) return tl::unexpected(std::move(text).error());
@@ -99,7 +96,9 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
         commit = snapshots.front();  // fetched by commit, so without a branch file
     }
     if (std::find(snapshots.begin(), snapshots.end(), commit) != snapshots.end()) {
-        return ModelFolder{root / "snapshots" / commit, repository, revision};
+        const fs::path snapshot = root / "snapshots" / commit;
+        if (auto closed = no_permission(snapshot, X_OK)) return tl::unexpected(std::move(*closed));
+        return ModelFolder{snapshot, repository, revision};
     }
     std::string have = snapshots.empty() ? " (no snapshot is there)" : " (there are:";
     for (const std::string& name : snapshots) have += cat(" ", printable(name));
@@ -113,6 +112,7 @@ Result<ModelFolder> find_in_cache(const std::string& id, const std::string& revi
     const std::string name =
         cat(repository_prefix, id.substr(0, slash), "--", id.substr(slash + 1));
     const fs::path root = hub_cache() / name;
+    if (auto closed = no_permission(root)) return tl::unexpected(std::move(*closed));
     if (is_folder(root)) return choose_snapshot(root, revision);
     return fail(Code::not_found,
                 cat("\"", id, "\" is neither a folder here nor in the Hugging Face cache (",
@@ -156,6 +156,9 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
     fs::path path = fs::absolute(expand_home(location), problem);
     if (problem) return fail(Code::usage, cat(printable(location), ": ", problem.message()));
     if (!path.has_filename()) path = path.parent_path();  // "folder/"
+    if (auto closed = no_permission(path, is_folder(path) ? X_OK : 0)) {
+        return tl::unexpected(std::move(*closed));
+    }
     if (is_folder(path)) {
         const bool is_root = is_folder(path / "snapshots") && !is_there(path / "config.json");
         if (is_root) return choose_snapshot(path, revision);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "io/log.h"
+#include "io/reach.h"
 #include "io/shard_names.h"
 #include "io/text.h"
 
@@ -14,8 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool has(const ModelFolder& folder, const std::string& name) {
-    std::error_code ignored;
-    return fs::exists(folder.path / name, ignored);
+    return is_there(folder.path / name);
 }
 
 // Paths by what they come to in the end.

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "io/reach.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -143,6 +144,7 @@ Result<std::vector<ConfigEntry>> parse_config_file(std::string_view file, std::s
 Result<std::vector<std::filesystem::path>> config_files(const std::string& chosen) {
     std::error_code error;
     if (!chosen.empty()) {
+        if (auto closed = no_permission(chosen)) return within("--config", std::move(*closed));
         if (!std::filesystem::is_regular_file(chosen, error)) {
             return fail(Code::usage, cat("--config: ", printable(chosen), " is not a file"));
         }

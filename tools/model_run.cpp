@@ -13,12 +13,11 @@
 #include "io/text.h"
 #include "tools/numbers.h"
 #include "tools/signals.h"
+#include "tools/user_text.h"
 
 namespace sluice {
 
 namespace {
-
-constexpr uint64_t prompt_file_max = uint64_t{64} << 20;
 
 // 53 bits, so that every JSON reader keeps them.
 uint64_t draw_seed() {
@@ -172,8 +171,8 @@ void apply_options(ModelRun& run, const Options& options) {
 
 Result<std::string> system_message(const Options& options) {
     if (options.system_prompt_file.empty()) return options.system_prompt;
-    auto text = read_text(options.system_prompt_file, prompt_file_max);
-    if (!text) return fail(Code::usage, cat("--system-prompt-file: ", text.error().message));
+    auto text = read_user_file("--system-prompt-file", options.system_prompt_file);
+    if (!text) return text;
     drop_line_ends(*text);
     return text;
 }
@@ -183,8 +182,8 @@ Result<std::string> user_prompt(const Options& options, const Terminal& terminal
     bool from_input = options.prompt == "-";
     if (options.prompt && !from_input) prompt = *options.prompt;
     if (!options.prompt_file.empty()) {
-        auto text = read_text(options.prompt_file, prompt_file_max);
-        if (!text) return fail(Code::usage, cat("-f: ", text.error().message));
+        auto text = read_user_file("-f", options.prompt_file);
+        if (!text) return text;
         prompt = *text;
         drop_line_ends(prompt);
     }

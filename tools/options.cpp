@@ -7,6 +7,7 @@
 #include "io/text.h"
 #include "tools/config_file.h"
 #include "tools/option_table.h"
+#include "tools/user_text.h"
 
 namespace sluice {
 
@@ -74,7 +75,7 @@ const OptionSpec* find_key(std::string_view key) {
 Result<std::vector<std::pair<const OptionSpec*, Setting>>> read_settings(
     const std::filesystem::path& path) {
     auto text = read_text(path, 1 << 20);
-    if (!text) return fail(Code::usage, text.error().message);
+    if (!text) return tl::unexpected(named_file_error(text.error()));
     auto entries = parse_config_file(path.string(), *text);
     if (!entries) return tl::unexpected(entries.error());
     std::vector<std::pair<const OptionSpec*, Setting>> out;

@@ -3,12 +3,12 @@
 #include <cstdio>
 
 #include "engine/trace.h"
-#include "io/file.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
 #include "tools/messages.h"
 #include "tools/model_run.h"
 #include "tools/signals.h"
+#include "tools/user_text.h"
 
 namespace sluice {
 
@@ -16,8 +16,8 @@ namespace {
 
 Result<std::vector<Message>> conversation(const Options& options, const Terminal& terminal) {
     if (!options.messages_file.empty()) {
-        auto text = read_text(options.messages_file, uint64_t{64} << 20);
-        if (!text) return fail(Code::usage, cat("--messages: ", text.error().message));
+        auto text = read_user_file("--messages", options.messages_file);
+        if (!text) return tl::unexpected(text.error());
         return parse_messages(cat("--messages ", options.messages_file), *text);
     }
     auto prompt = user_prompt(options, terminal);
