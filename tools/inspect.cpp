@@ -10,12 +10,14 @@
 #include "io/checksum.h"
 #include "io/mount.h"
 #include "io/output_file.h"
+#include "io/reach.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
 #include "tools/messages.h"
 #include "tools/output.h"
 #include "tools/signals.h"
+#include "tools/user_text.h"
 
 namespace sluice {
 namespace {
@@ -198,27 +200,47 @@ Result<void> check_mirrors(const Checkpoint& checkpoint, const RingOptions& ring
                                    "them again"));
 }
 
-// Writes the hash file, or compares with the one that is there. Differences are lines on stderr.
-Result<void> keep_or_compare(const std::string& path, const HashRun& run) {
+// What --hashes names: a file to compare with, or the place of a new one.
+struct HashFile {
+    std::filesystem::path path;
+    std::optional<std::vector<ShardHash>> before;
+};
+
+// Before the long read whose result it is for.
+Result<HashFile> open_hash_file(const std::filesystem::path& path) {
+    if (auto closed = no_permission(path, R_OK)) return within("--hashes", std::move(*closed));
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) {
+    const bool regular = std::filesystem::is_regular_file(path, ignored);
+    if (!regular || std::filesystem::file_size(path, ignored) == 0) {
+        auto target = output_file("--hashes", path, hash_file_head);
+        if (!target) return tl::unexpected(std::move(target).error());
+        return HashFile{std::move(*target), {}};
+    }
+    auto text = read_text(path, hash_file_bytes_max);
+    if (!text) return within("--hashes", named_file_error(std::move(text).error()));
+    auto before = parse_hash_file(*text);
+    if (!before) {
+        return within(cat("--hashes ", printable(path.string())), std::move(before).error());
+    }
+    return HashFile{path, std::move(*before)};
+}
+
+// Writes the hash file, or compares with the one that is there. Differences are lines on stderr.
+Result<void> keep_or_compare(const HashFile& file, const HashRun& run) {
+    if (!file.before) {
         for (const ShardHash& shard : run.shards) {
             if (shard.error) return {};  // reported as unreadable; half a file would mislead
         }
-        return write_file_whole(path, hash_file_text(run.shards));
+        return write_file_whole(file.path, hash_file_text(run.shards));
     }
-    auto text = read_text(path, hash_file_bytes_max);
-    if (!text) return tl::unexpected(std::move(text).error());
-    auto before = parse_hash_file(*text);
-    if (!before) return within(printable(path), std::move(before).error());
-    const std::vector<std::string> differences = compare_hashes(run.shards, *before);
+    const std::string shown = printable(file.path.string());
+    const std::vector<std::string> differences = compare_hashes(run.shards, *file.before);
     if (differences.empty()) return {};
     for (const std::string& line : differences) {
-        std::fprintf(stderr, "sluice: differs from %s: %s\n", printable(path).c_str(),
-                     line.c_str());
+        std::fprintf(stderr, "sluice: differs from %s: %s\n", shown.c_str(), line.c_str());
     }
-    return fail(Code::corrupt, cat(differences.size(), " of ", run.shards.size(),
-                                   " shards differ from ", printable(path)));
+    return fail(Code::corrupt,
+                cat(differences.size(), " of ", run.shards.size(), " shards differ from ", shown));
 }
 
 int report_unreadable(const HashRun& run) {
@@ -299,6 +321,12 @@ int run_inspect(const InspectOptions& options) {
     install_signals(SecondPress::leaves);
     auto checkpoint = Checkpoint::open(options.checkpoint);
     if (!checkpoint) return report_error(checkpoint.error());
+    std::optional<HashFile> hash_file;
+    if (!options.hash_file.empty()) {
+        auto opened = open_hash_file(options.hash_file);
+        if (!opened) return report_error(opened.error());
+        hash_file = std::move(*opened);
+    }
     std::optional<HashRun> hashes;
     if (options.check) {
         auto run = check_bytes(*checkpoint, options.ring);
@@ -315,9 +343,9 @@ int run_inspect(const InspectOptions& options) {
         if (auto same = check_mirrors(*checkpoint, options.ring, *hashes); !same) {
             code = report_error(same.error());
         }
-        if (!options.hash_file.empty()) {
+        if (hash_file) {
             const MustFinish whole;
-            if (auto same = keep_or_compare(options.hash_file, *hashes); !same) {
+            if (auto same = keep_or_compare(*hash_file, *hashes); !same) {
                 code = report_error(same.error());
             }
         }

@@ -19,8 +19,8 @@ struct InspectOptions {
     RingOptions ring;
     bool json = false;
     bool check = false;  // read and hash every byte
-    // With `check`: written when there is no such file, compared with when there is. Empty:
-    // neither.
+    // With `check`: written when there is no such file, compared with when there is; what can be
+    // neither is refused before the shards are read. Empty: neither.
     std::string hash_file;
 };
 

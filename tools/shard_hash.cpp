@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t block_bytes = 4u << 20;
 constexpr uint32_t blocks_in_flight = 8;
-constexpr std::string_view hash_file_head = "# sluice xxh3-64";
 
 // A window of blocks over one file: read in any order, hashed in file order.
 class Window final : public ReadClient {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/checkpoint.h"
@@ -38,6 +39,7 @@ struct HashRun {
 Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& options,
                             const std::function<bool(uint64_t)>& progress);
 
+inline constexpr std::string_view hash_file_head = "# sluice xxh3-64";
 std::string hash_file_text(const std::vector<ShardHash>& shards);
 Result<std::vector<ShardHash>> parse_hash_file(std::string_view text);
 

@@ -113,6 +113,8 @@ for what, *arguments in (("-f", TINY, "-f"), ("a system prompt", TINY, *ASK, "--
     else:
         check_run(what, ask(*arguments, path("secret")), 5, b"", "secret: Permission denied")
     os.chmod(work.name, 0o755)
+closed("a hash file", path("secret"), "inspect", TINY, "--check", "--hashes", path("secret"))
+closed("a hash file in a closed folder", path("traces"), "inspect", TINY, "--check", "--hashes", path("traces", "h"))
 closed("a folder of traces", path("traces"), TINY, "--verify", path("traces"))
 closed("a trace inside", path("traces"), TINY, "--verify", path("traces", "t.json"))
 closed("a prompt inside", path("traces"), TINY, "-f", path("traces", "p"))

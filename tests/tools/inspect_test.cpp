@@ -228,12 +228,33 @@ TEST_CASE("inspect --check: writes hashes, then finds one flipped bit") {
     CHECK(differs.err.find(shard_name(7) + ": hash ") != std::string::npos);
     CHECK(differs.err.find("1 of 12 shards differ") != std::string::npos);
     CHECK(differs.out.find("GB/s") != std::string::npos);
+}
 
-    write_file(options.hash_file, "something else");
-    const Ran foreign = run(options);
-    CHECK(foreign.code == exit_usage);
-    CHECK(foreign.err.find("not a hash file") != std::string::npos);
-    CHECK(read_file(options.hash_file) == "something else");
+TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte is read") {
+    TempDir dir;
+    InspectOptions options = options_for(tiny);
+    options.check = true;
+    const auto refused = [&](const fs::path& path, const char* why) {
+        options.hash_file = path;
+        const Ran ran = run(options);
+        CAPTURE(ran.err);
+        CHECK(ran.code == exit_usage);
+        CHECK(ran.out.empty());  // the listing has the hashes: it comes after the read
+        CHECK(ran.err.find("--hashes") != std::string::npos);
+        CHECK(ran.err.find(why) != std::string::npos);
+    };
+    refused(dir.path(), "is a folder");
+    refused(dir / "missing" / "hashes", "its folder does not exist");
+    refused("/dev/full", "is not a regular file");
+    write_file(dir / "other", "something else");
+    refused(dir / "other", "not a hash file");
+    CHECK(read_file(dir / "other") == "something else");
+    write_file(dir / "empty", "");  // of mktemp
+    fs::create_symlink("empty", dir / "link");
+    options.hash_file = dir / "link";
+    CHECK(run(options).code == exit_ok);
+    CHECK(fs::is_symlink(dir / "link"));
+    CHECK(read_file(dir / "empty").starts_with(hash_file_head));
 }
 
 TEST_CASE(
