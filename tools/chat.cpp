@@ -16,6 +16,7 @@
 #include "tools/output.h"
 #include "tools/show.h"
 #include "tools/signals.h"
+#include "tools/user_text.h"
 
 namespace sluice {
 
@@ -98,7 +99,7 @@ class Chat {
     LineReader::Line next_message() {
         auto line = reader_->read("> ");
         if (line.event != LineReader::Event::line) return line;
-        reader_->remember(line.text);
+        if (check_utf8("", line.text)) reader_->remember(line.text);
         if (line.text.rfind("\"\"\"", 0) != 0) return line;
         std::string text = line.text.substr(3);
         while (text.size() < 3 || text.compare(text.size() - 3, 3, "\"\"\"") != 0) {
@@ -189,6 +190,9 @@ class Chat {
     }
 
     void answer(const std::string& text) {
+        if (auto valid = check_utf8("the message is not sent", text); !valid) {
+            return say(valid.error().message);
+        }
         messages_.push_back({Role::user, text, {}});
         auto done = generate_answer();
         if (!done) {

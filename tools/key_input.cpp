@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
 
+#include "engine/utf8.h"
 #include "tools/signals.h"
 
 namespace sluice {
@@ -30,6 +30,11 @@ std::string with_line_feeds(std::string_view text) {
 }  // namespace
 
 int KeyInput::byte() {
+    if (!again_.empty()) {
+        const auto first = static_cast<unsigned char>(again_.front());
+        again_.erase(0, 1);
+        return first;
+    }
     if (next_ == filled_) {
         // A signal may come just before read() blocks: nobody waits longer than this for it.
         pollfd state{fd_, POLLIN, 0};
@@ -44,18 +49,20 @@ int KeyInput::byte() {
 }
 
 int KeyInput::character() {
-    int first = byte();
+    const int first = byte();
     if (first < 0x80) return first;
-    int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : 0;
-    if (more == 0 || first > 0xf4) return 0xfffd;
-    int code = first & (0x3f >> more);
-    for (int i = 0; i < more; i++) {
+    std::string text(1, static_cast<char>(first));
+    Utf8Step step = utf8_at(text, 0);
+    while (step.state == Utf8State::unfinished) {
         int next = byte();
         while (next == interrupted && !end_requested()) next = byte();
-        if (next < 0x80 || next > 0xbf) return 0xfffd;
-        code = (code << 6) | (next & 0x3f);
+        if (next < 0) break;
+        text += static_cast<char>(next);
+        step = utf8_at(text, 0);
     }
-    return code;
+    if (step.state == Utf8State::whole) return static_cast<int>(step.value);
+    again_.insert(0, text, 1);
+    return stand_in + first;
 }
 
 std::string KeyInput::paste() {
@@ -72,6 +79,21 @@ std::string KeyInput::paste() {
         }
     }
     return with_line_feeds(text);
+}
+
+std::string bytes_restored(std::string_view text) {
+    std::string out;
+    while (!text.empty()) {
+        const Utf8Step step = utf8_at(text, 0);
+        const auto value = static_cast<int>(step.value) - KeyInput::stand_in;
+        if (step.state == Utf8State::whole && value >= 0 && value <= 0xff) {
+            out += static_cast<char>(value);
+        } else {
+            out += text.substr(0, step.bytes);
+        }
+        text.remove_prefix(step.bytes);
+    }
+    return out;
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace sluice {
 
@@ -15,8 +16,10 @@ class KeyInput {
         -2;  // nothing yet, or a signal: look at the flags, ask again
 
     int byte();
-    // A character as a code point, from UTF-8; what is none is U+FFFD.
+    // A character as a code point, from UTF-8. A byte of none is stand_in + byte, a code point for
+    // private use: bytes_restored() puts it back.
     int character();
+    static constexpr int stand_in = 0x10fe00;
     // Up to the end mark ESC[201~ (which it eats), the end of input or of the process. CR and CRLF
     // become LF; all other bytes are text.
     std::string paste();
@@ -25,6 +28,10 @@ class KeyInput {
     int fd_;
     std::array<char, 4096> buffer_{};
     size_t next_ = 0, filled_ = 0;
+    std::string again_;  // read, and to be read again before all else
 };
+
+// UTF-8 text with the bytes that stand-ins in it stand for.
+std::string bytes_restored(std::string_view text);
 
 }  // namespace sluice

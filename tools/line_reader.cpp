@@ -75,7 +75,7 @@ class EditReader : public LineReader {
     Line read(const char* prompt) override {
         prompt_ = prompt;
         pastes_.clear();
-        interrupted_ = false;
+        interrupted_ = broken_ = false;
         const char* term = std::getenv("TERM");
         mark_pastes(term && std::strcmp(term, "dumb") != 0);
         // Before the prompt is seen, or a key pressed at once would be the line discipline's.
@@ -90,6 +90,7 @@ class EditReader : public LineReader {
         if (!typed || count <= 0) return {Event::end, {}};
         std::string text(typed, static_cast<size_t>(count));
         if (!text.empty() && text.back() == '\n') text.pop_back();
+        if (broken_) text = bytes_restored(text);
         return {Event::line, with_pastes(std::move(text))};
     }
 
@@ -119,6 +120,7 @@ class EditReader : public LineReader {
         while (true) {
             int next = reader->input_.character();
             if (next >= 0) {
+                reader->broken_ = reader->broken_ || next >= KeyInput::stand_in;
                 *out = static_cast<wchar_t>(next);
                 return 1;
             }
@@ -170,6 +172,7 @@ class EditReader : public LineReader {
     KeyInput input_{0};
     std::vector<Paste> pastes_;
     bool interrupted_ = false, typed_something_ = false;
+    bool broken_ = false;  // the line has bytes that are no UTF-8
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ class LineReader {
     };
     struct Line {
         Event event;
-        std::string text;  // without the line feed; a paste may put more inside
+        std::string text;  // without the line feed; a paste may put more inside. Any bytes.
     };
     virtual ~LineReader() = default;
     virtual Line read(const char* prompt) = 0;

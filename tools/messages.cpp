@@ -3,6 +3,7 @@
 #include "io/json.h"
 #include "io/text.h"
 #include "tools/json_writer.h"
+#include "tools/user_text.h"
 
 namespace sluice {
 
@@ -45,6 +46,7 @@ const char* role_name(Role role) {
 }
 
 Result<std::vector<Message>> parse_messages(std::string_view where, std::string_view text) {
+    if (auto valid = check_utf8(where, text); !valid) return tl::unexpected(valid.error());
     auto json = Json::parse(text);
     if (!json) return fail(Code::usage, cat(where, ": ", json.error().message));
     Json list = json->is_object() ? (*json)["messages"] : *json;

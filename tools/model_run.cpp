@@ -190,6 +190,9 @@ Result<std::string> user_prompt(const Options& options, const Terminal& terminal
     if (terminal.stdin_open && (from_input || !terminal.stdin_tty)) {
         auto input = read_standard_input();
         if (!input) return tl::unexpected(input.error());
+        if (auto valid = check_utf8("standard input", *input); !valid) {
+            return tl::unexpected(valid.error());
+        }
         drop_line_ends(*input);
         if (!prompt.empty() && !input->empty()) prompt += '\n';
         prompt += *input;

@@ -6,6 +6,7 @@
 #include "io/text.h"
 #include "tools/numbers.h"
 #include "tools/option_table.h"
+#include "tools/user_text.h"
 
 namespace sluice::option {
 
@@ -26,6 +27,7 @@ Outcome set_switch(Options& options, const Setting& setting) {
 
 template <auto member>
 Outcome set_text(Options& options, const Setting& setting) {
+    if (auto valid = check_utf8(setting.source, text_of(setting)); !valid) return valid;
     options.*member = text_of(setting);
     return {};
 }

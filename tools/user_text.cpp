@@ -1,6 +1,10 @@
 #include "tools/user_text.h"
 
+#include <cstdio>
+
+#include "engine/utf8.h"
 #include "io/file.h"
+#include "io/text.h"
 
 namespace sluice {
 
@@ -15,9 +19,23 @@ Error named_file_error(Error error) {
     return error;
 }
 
+Result<void> check_utf8(std::string_view where, std::string_view text) {
+    const size_t valid = utf8_prefix(text);
+    if (valid == text.size()) return {};
+    char byte[8];
+    std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(text[valid]));
+    return fail(Code::usage, cat(where, ": not UTF-8: byte ", byte, " at offset ", valid,
+                                 utf8_at(text, valid).state == Utf8State::unfinished
+                                     ? " begins a character that is cut off"
+                                     : ""));
+}
+
 Result<std::string> read_user_file(std::string_view flag, const std::string& path) {
     auto text = read_text(path, file_max);
     if (!text) return within(flag, named_file_error(std::move(text).error()));
+    if (auto valid = check_utf8(cat(flag, ": ", printable(path)), *text); !valid) {
+        return tl::unexpected(std::move(valid).error());
+    }
     return text;
 }
 

@@ -12,7 +12,10 @@ namespace sluice {
 // that it cannot be read (io) is not.
 Error named_file_error(Error error);
 
-// A text file, at most 64 MiB. Errors begin with `flag` and are named_file_error()'s.
+// usage, naming `where` and the offset of the first byte that is none: nothing is put in its place.
+Result<void> check_utf8(std::string_view where, std::string_view text);
+
+// A text file in UTF-8, at most 64 MiB. Errors begin with `flag` and are named_file_error()'s.
 Result<std::string> read_user_file(std::string_view flag, const std::string& path);
 
 }  // namespace sluice

@@ -160,6 +160,27 @@ with open(work + "/block.json") as file:
 chat.expect(PROMPT)
 leave(chat)
 
+# ---- what is no UTF-8 ----------------------------------------------------------------------------
+chat = start("-n", "1")
+for line in (b"Schl\xfcssel\r", b"Schl\x1b[200~\xfcssel\x1b[201~\r", b"\"\"\"Schl\xfc\rssel\"\"\"\r",
+             b"Schl\xc3\r"):
+    chat.send(line)
+    chat.expect(r"not UTF-8: byte 0x(fc|c3) at offset 4")
+    chat.expect(PROMPT)
+    check(f"{line}: told, and the chat goes on", True)
+chat.send("Schl\u00fcssel\r")
+chat.expect(r"tok/s")
+chat.expect(PROMPT)
+chat.send(f"/save {work}/utf8.json\r")
+chat.expect(r"saved 2 messages")
+with open(work + "/utf8.json") as file:
+    check("what was refused is not in the conversation", json.load(file)["messages"][0]["content"] == "Schl\u00fcssel")
+chat.expect(PROMPT)
+chat.send(b"/set system-prompt \xfc\r")
+chat.expect(r"/set system-prompt: not UTF-8: byte 0xfc at offset 0")
+chat.expect(PROMPT)
+leave(chat)
+
 # ---- the terminal --------------------------------------------------------------------------------
 chat = start()
 chat.process.send_signal(signal.SIGWINCH)

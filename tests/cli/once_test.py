@@ -49,6 +49,22 @@ check_run("5 MB of input cannot fit, both numbers said",
           r"the prompt has \d+ tokens and the context 8192")
 check_run("a small context too", run(TINY, "-p", QUESTION, "-c", "4"), 2, b"", r"context 4\b")
 
+bad = "Was ist ein Schl".encode() + b"\xfcssel?"  # Latin-1
+with tempfile.NamedTemporaryFile() as file:
+    file.write(bad)
+    file.flush()
+    for what, named, *more in (("-p", "--prompt", "-p", bad), ("-f", "-f: " + file.name, "-f", file.name),
+                               ("a system prompt", "--system-prompt", "-p", "x", "--system-prompt", bad),
+                               ("a file of one", "--system-prompt-file: " + file.name, "-p", "x", "--system-prompt-file", file.name)):
+        check_run(f"{what} that is no UTF-8", run(TINY, *more), 2, b"", f"^sluice: {named}.*byte 0xfc at offset 16\n$")
+check_run("standard input that is no UTF-8, after -p", run(TINY, "-p", "x", stdin=bad), 2, b"",
+          "^sluice: standard input: not UTF-8: byte 0xfc at offset 16\n$")
+with tempfile.NamedTemporaryFile() as file:
+    file.write(b'[{"role": "user",\n"content": "' + bad + b'"}]')
+    file.flush()
+    check_run("messages that are no UTF-8", run("record", TINY, "--messages", file.name, "-o", file.name + ".json"), 2, b"",
+              f"^sluice: --messages: {file.name}: not UTF-8: byte 0xfc at offset 46\n$")
+
 open_pipe = subprocess.Popen([SLUICE, TINY, "-p", QUESTION, *GREEDY], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
 line = open_pipe.stderr.readline()

@@ -20,6 +20,7 @@
 #include "tools/numbers.h"
 #include "tools/output.h"
 #include "tools/terminal.h"
+#include "tools/user_text.h"
 
 using namespace sluice;
 
@@ -154,18 +155,45 @@ TEST_CASE("control bytes of model text are shown, not obeyed") {
 TEST_CASE("keys: characters from bytes, pastes up to their end mark") {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
-    std::string bytes = "a\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80\xff\xc0z";
+    std::string bytes = "a\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80\xff\xc0z\xe6\x97q\xed\xa0\x80";
     bytes += "one\r\ntwo\rthree\x1b[A\ttab\x1b[201~after";
     REQUIRE(::write(ends[1], bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
     ::close(ends[1]);
     KeyInput input(ends[0]);
-    for (int code : {int{'a'}, 0xe9, 0x65e5, 0x1f600, 0xfffd, 0xfffd, int{'z'}})
+    constexpr int raw = KeyInput::stand_in;
+    for (int code : {int{'a'}, 0xe9, 0x65e5, 0x1f600, raw + 0xff, raw + 0xc0, int{'z'}, raw + 0xe6,
+                     raw + 0x97, int{'q'}, raw + 0xed, raw + 0xa0, raw + 0x80})
         CHECK(input.character() == code);
     CHECK(input.paste() == "one\ntwo\nthree\x1b[A\ttab");
     CHECK(input.character() == 'a');
     CHECK(input.paste() == "fter");  // no end mark: the end of input ends it
     CHECK(input.character() == KeyInput::end);
     ::close(ends[0]);
+    CHECK(bytes_restored("a\xf4\x8f\xb8\x80"
+                         "\xf4\x8f\xbb\xbf"
+                         "\xc3\xa9\xff") == std::string("a\0\xff\xc3\xa9\xff", 6));
+}
+
+TEST_CASE("text of the user: the first byte that is no UTF-8 is named, with its offset") {
+    for (const char* text : {"", "abc", "\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80", "\xef\xbf\xbd"}) {
+        CHECK(check_utf8("-p", text));
+    }
+    struct Case {
+        const char* text;
+        const char* message;
+    };
+    for (const Case& c : {Case{"\xff", "-p: not UTF-8: byte 0xff at offset 0"},
+                          {"\xc3\xa9\x80x", "-p: not UTF-8: byte 0x80 at offset 2"},
+                          {"ab\xed\xa0\x80", "-p: not UTF-8: byte 0xed at offset 2"},
+                          {"ab\xc0\xaf", "-p: not UTF-8: byte 0xc0 at offset 2"},
+                          {"ab\xe6\x97",
+                           "-p: not UTF-8: byte 0xe6 at offset 2 begins a character "
+                           "that is cut off"}}) {
+        auto checked = check_utf8("-p", c.text);
+        REQUIRE_FALSE(checked);
+        CHECK(checked.error().code == Code::usage);
+        CHECK(checked.error().message == c.message);
+    }
 }
 
 TEST_CASE("conversations survive being written and read") {
