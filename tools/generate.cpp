@@ -118,15 +118,24 @@ class Generation {
 
 }  // namespace
 
+Result<void> check_room(size_t prompt, int64_t predict, int32_t context) {
+    const auto used = static_cast<int64_t>(prompt);
+    const auto refuse = [&](const std::string& why) {
+        return fail(Code::usage,
+                    cat("the prompt has ", prompt, " tokens and the context ", context, ": ", why));
+    };
+    if (used >= context) return refuse("no room for an answer; raise -c or shorten it");
+    if (predict <= context - used) return {};
+    return refuse(cat("no room for the ", predict, " of -n; raise -c, or lower -n to ",
+                      context - used, " (-1: what there is room for)"));
+}
+
 Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
                         std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const PieceSink& sink) {
     if (prompt.empty()) return fail(Code::usage, "the prompt is empty");
-    if (static_cast<int64_t>(prompt.size()) + 1 > options.context) {
-        return fail(Code::usage, cat("the prompt has ", prompt.size(), " tokens and the context ",
-                                     options.context,
-                                     ": no room for an answer; raise -c or shorten"
-                                     " it"));
+    if (auto room = check_room(prompt.size(), -1, options.context); !room) {
+        return tl::unexpected(room.error());
     }
     if (auto fine = check(options.sampler); !fine) return tl::unexpected(fine.error());
     auto stream = AnswerStream::create(tokenizer, end_tokens, options.stream);

@@ -67,9 +67,14 @@ struct Answer {
 // Told each piece as it comes; false ends the answer as interrupted (its reader is gone).
 using PieceSink = std::function<bool(const AnswerStream::Piece&)>;
 
+// usage, with the numbers: a prompt of so many tokens leaves no room in the context, or none for an
+// answer of `predict` tokens (-1: any length).
+Result<void> check_room(size_t prompt, int64_t predict, int32_t context);
+
 // Errors before the first token are the Result's (a prompt that leaves no room in the context is
 // usage, with both numbers); later ones end the answer with Finish::error and keep its text.
-// Reaching the context ends with Finish::length.
+// Reaching the context ends with Finish::length,
+// whatever `predict` says: who wants all of it asks check_room() first.
 Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
                         std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const PieceSink& sink);

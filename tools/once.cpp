@@ -93,6 +93,9 @@ int run_once(const Options& options, const Terminal& terminal) {
     const Engine& engine = *run->engine;
     auto ids = encode_chat(engine.tokenizer(), engine.config(), messages, run->prompt);
     if (!ids) return report_error(ids.error());
+    if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
+        return report_error(room.error());
+    }
 
     Output output(1);
     OnceSink sink(options, terminal, output);

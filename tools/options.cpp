@@ -295,6 +295,12 @@ Result<void> check_together(const Options& o) {
     if (o.reasoning == Reasoning::off && o.effort)
         return refuse("--reasoning off: --reasoning-effort has no effect");
     if (o.quiet && o.verbose) return refuse("--quiet and --verbose contradict each other");
+    const bool answers = o.command == Command::answer || o.command == Command::record;
+    if (answers && o.engine.context > 0 && o.predict >= o.engine.context) {
+        return fail(Code::usage,
+                    cat("-n ", o.predict, ": does not fit beside a prompt into the ", "context of ",
+                        o.engine.context, " tokens (-c); raise -c or lower -n"));
+    }
     if (o.command != Command::record) return {};
     if (o.output.empty()) return refuse("record: -o FILE is missing");
     if (!o.messages_file.empty() && prompted)

@@ -43,14 +43,13 @@ int run_record(const Options& options, const Terminal& terminal) {
     const Engine& engine = *run->engine;
     auto ids = encode_chat(engine.tokenizer(), engine.config(), *messages, run->prompt);
     if (!ids) return report_error(ids.error());
-    if (static_cast<int64_t>(ids->size()) >= run->facts.context) {
-        return report_error({Code::usage, cat("the prompt has ", ids->size(),
-                                              " tokens and the context ", run->facts.context)});
+    if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
+        return report_error(room.error());
     }
-    int64_t room = run->facts.context - static_cast<int64_t>(ids->size());
+    const int64_t room = run->facts.context - static_cast<int64_t>(ids->size());
     RecordOptions wanted;
-    wanted.count = static_cast<int32_t>(options.predict < 0 ? std::min<int64_t>(room, 64)
-                                                            : std::min(room, options.predict));
+    wanted.count =
+        static_cast<int32_t>(options.predict < 0 ? std::min<int64_t>(room, 64) : options.predict);
     auto trace = record_trace(engine, *run->session, *ids, wanted);
     if (!trace) return report_error(trace.error());
     trace->model = run->facts.model;

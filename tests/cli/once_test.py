@@ -49,6 +49,18 @@ check_run("5 MB of input cannot fit, both numbers said",
           r"the prompt has \d+ tokens and the context 8192")
 check_run("a small context too", run(TINY, "-p", QUESTION, "-c", "4"), 2, b"", r"context 4\b")
 
+asked = json.loads(run(TINY, "-p", QUESTION, *GREEDY, "--json").stdout)["usage"]["prompt_tokens"]
+fits = run(TINY, "-p", QUESTION, *GREEDY, "--ignore-eos", "-c", str(asked + 7), "-n", "7", "--json")
+check("an answer that just fits is given in full", json.loads(fits.stdout)["usage"]["completion_tokens"] == 7, fits)
+for command in ((), ("record", "-o", "/tmp/never")):
+    check_run(f"one token more is told before the run {command}", run(*command, TINY, "-p", QUESTION, "-c", str(asked + 7), "-n", "8"),
+              2, b"", rf"^sluice: the prompt has {asked} tokens and the context {asked + 7}: no room for the 8 of -n; "
+              r"raise -c, or lower -n to 7 .*\n$")
+    check_run(f"-n that no prompt leaves room for, before the load {command}", run(*command, "/nowhere", "-p", "x", "-c", "30", "-n", "40"),
+              2, b"", r"-n 40: does not fit .* context of 30")
+short = run(TINY, "-p", QUESTION, *GREEDY, "--ignore-eos", "-c", str(asked + 7), "--json")
+check("without -n what there is room for is given", json.loads(short.stdout)["usage"]["completion_tokens"] == 7, short)
+
 bad = "Was ist ein Schl".encode() + b"\xfcssel?"  # Latin-1
 with tempfile.NamedTemporaryFile() as file:
     file.write(bad)

@@ -259,6 +259,24 @@ TEST_CASE("a reader that is gone ends the answer within a token") {
     CHECK(script.fed.size() == 2);
 }
 
+TEST_CASE("room: prompt and answer fit to the token, or the numbers are said") {
+    CHECK(check_room(10, 20, 30));
+    CHECK(check_room(29, 1, 30));
+    CHECK(check_room(29, -1, 30));
+    const auto refused = [](size_t prompt, int64_t predict) {
+        auto room = check_room(prompt, predict, 30);
+        REQUIRE_FALSE(room);
+        CHECK(room.error().code == Code::usage);
+        return room.error().message;
+    };
+    CHECK(refused(10, 21) ==
+          "the prompt has 10 tokens and the context 30: no room for the 21 of -n; raise -c, or "
+          "lower -n to 20 (-1: what there is room for)");
+    CHECK(refused(30, -1).find("no room for an answer") != std::string::npos);
+    CHECK(refused(31, 5).find("no room for an answer") != std::string::npos);
+    CHECK(refused(1, INT64_MAX).find("lower -n to 29") != std::string::npos);
+}
+
 TEST_CASE("the loop guard has its own reason") {
     auto options = greedy();
     options.stream.loop_guard = 16;

@@ -199,6 +199,12 @@ TEST_CASE("a value may look like a flag, be empty, or hold brackets") {
     CHECK(s.good({"m", "-s", "-1"}).seed == std::nullopt);
     CHECK(s.good({"m", "-n", "-1"}).predict == -1);
     CHECK(s.good({"m", "-n5"}).predict == 5);
+    CHECK(s.good({"m", "-n", "29", "-c", "30"}).predict == 29);
+    CHECK(s.good({"m", "-n", "-1", "-c", "30"}).predict == -1);
+    CHECK(s.good({"m", "-c", "1"}).predict == -1);
+    CHECK(contains(s.bad({"m", "-n", "30", "-c", "30"}), "context of 30"));
+    CHECK(contains(s.bad({"record", "m", "-o", "f", "-n", "40", "-c", "30"}), "-n 40"));
+    CHECK(s.good({"bench", "m", "-n", "40", "-c", "30"}).predict == 40);  // cut, and reported
     CHECK(s.good({"m", "-n", "1", "-n", "2"}).predict == 2);
 }
 
