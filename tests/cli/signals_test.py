@@ -17,6 +17,16 @@ def interrupted(signal_number, *arguments, after):
     out, err = process.communicate(timeout=30)
     return process.returncode, out, err, time.monotonic() - sent
 
+def wait_for_handlers(process):
+    """Before they are there a signal ends it as it ends any program."""
+    while True:
+        with open(f"/proc/{process.pid}/status") as file:
+            caught = next(line for line in file if line.startswith("SigCgt"))
+        if int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
 def wait_for_bytes(path, count):
     while not os.path.exists(path) or os.path.getsize(path) < count:
         time.sleep(0.01)
@@ -26,12 +36,12 @@ code, out, err, took = interrupted(signal.SIGINT, *endless, after=lambda p: p.st
 check("Ctrl-C in an answer: flushed, a line, 130", code == 130 and b"interrupted" in err and
       out.endswith(b"\n"), (code, out[-50:], err))
 code, out, err, took = interrupted(signal.SIGINT, *endless, "--json",
-                                   after=lambda p: time.sleep(1.5))
+                                   after=lambda p: (wait_for_handlers(p), time.sleep(1)))
 report = json.loads(out) if out else {}
 check("in JSON the part so far", code == 130 and
       (not out or report["finish_reason"] == "interrupted"), (code, out, err))
 code, out, err, took = interrupted(signal.SIGINT, "-p", "word " * 7000, "--chunk", "1",
-                                   after=lambda p: time.sleep(0.7))
+                                   after=lambda p: (wait_for_handlers(p), time.sleep(0.6)))
 check("Ctrl-C while the prompt is swept: nothing on stdout, 130, at once",
       code == 130 and out == b"" and b"interrupted" in err and took < 5, (code, out, err, took))
 folder = tempfile.mkdtemp(prefix="sluice-ended-")
@@ -54,7 +64,8 @@ with open(kept, "rb") as file:
     before = file.read()
 process = subprocess.Popen([SLUICE, "record", TINY, "-p", "word " * 7000, "--chunk", "1", "-o", kept], stdin=subprocess.DEVNULL,
                            stderr=subprocess.PIPE, env=environment())
-time.sleep(1)
+wait_for_handlers(process)
+time.sleep(0.5)
 process.send_signal(signal.SIGTERM)
 _, err = process.communicate(timeout=30)
 with open(kept, "rb") as file:
@@ -69,27 +80,29 @@ check("with nohup a SIGHUP is nothing", nohup.returncode == 0, nohup)
 
 # ---- interrupted while the model is loaded from a drive that would take minutes -----------------------
 slow = ("--io", "paced:100KB")
-for what, arguments in (
-        ("an answer", (TINY, "-p", "x", *slow, "--trace", folder + "/slow.json")),
-        ("a recording", ("record", TINY, "-p", "x", "-o", folder + "/new.json", *slow)),
-        ("a comparison", (TINY, "--verify", kept, *slow)),
-        ("a measurement", ("bench", TINY, "--only", "decode", *slow))):
-    for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen([SLUICE, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, env=environment())
-        time.sleep(0.6)
-        sent = time.monotonic()
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-        took = time.monotonic() - sent
-        check(f"{what}, {signal.Signals(number).name} in the load: {took:.1f} s", process.returncode == 128 + number and
-              out == b"" and err.count(b"\n") == 1 and took < 3, (process.returncode, out, err, took))
+for what, number, arguments in (
+        ("an answer", signal.SIGINT, (TINY, "-p", "x", *slow, "--trace", folder + "/slow.json")),
+        ("an answer", signal.SIGTERM, (TINY, "-p", "x", *slow)),
+        ("a recording", signal.SIGTERM, ("record", TINY, "-p", "x", "-o", folder + "/new.json", *slow)),
+        ("a comparison", signal.SIGINT, (TINY, "--verify", kept, *slow)),
+        ("a measurement", signal.SIGHUP, ("bench", TINY, "--only", "decode", *slow))):
+    process = subprocess.Popen([SLUICE, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment())
+    wait_for_handlers(process)
+    time.sleep(0.3)
+    sent = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    took = time.monotonic() - sent
+    check(f"{what}, {number.name} in the load: {took:.1f} s", process.returncode == 128 + number and out == b"" and
+          err.count(b"\n") == 1 and took < 3, (process.returncode, out, err, took))
 with open(folder + "/slow.json") as file:
     json.load(file)
 check("the trace is whole, no recording is there", not os.path.exists(folder + "/new.json") and
       sorted(os.listdir(folder)) == ["kept.json", "slow.json"], os.listdir(folder))
 loading = Pty(TINY, *slow)
-time.sleep(0.6)
+wait_for_handlers(loading.process)
+time.sleep(0.3)
 sent = time.monotonic()
 loading.interrupt()
 check("Ctrl-C while a chat is loaded", loading.wait() == 130 and loading.modes_kept() and time.monotonic() - sent < 3,
