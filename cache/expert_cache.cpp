@@ -16,7 +16,8 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
       slots_(memory, map, options.cache_slots, options.ring_slots, options.poison),
       read_ahead_(std::clamp<uint32_t>(4 * map.tuning().in_flight_max, 16,
                                        ExpertReader::waiting_max() / 2)),
-      asked_at_(static_cast<size_t>(map.experts()), 0) {
+      asked_at_(static_cast<size_t>(map.experts()), 0),
+      kept_(static_cast<size_t>(map.experts()), false) {
     const auto experts = static_cast<size_t>(map.experts());
     items_.reserve(experts);
     ready_.reserve(experts);
@@ -28,14 +29,17 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
 
 // ---- a demand ----------------------------------------------------------------------------------
 
-Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> experts) {
+Result<void> ExpertCache::Impl::check_finished(int32_t layer) {
     if (broken_) return tl::unexpected<Error>(*broken_);
     if (abandoned_) take_handles_back();
-    if (given_ < items_.size() || held_ > 0) {
-        return fail(Code::usage,
-                    cat("layer ", layer, ": experts asked for while ", items_.size() - given_,
-                        " of layer ", layer_, " are not taken and ", held_, " not released"));
-    }
+    if (given_ == items_.size() && held_ == 0) return {};
+    return fail(Code::usage,
+                cat("layer ", layer, ": experts asked for while ", items_.size() - given_,
+                    " of layer ", layer_, " are not taken and ", held_, " not released"));
+}
+
+Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> experts) {
+    if (auto finished = check_finished(layer); !finished) return finished;
     if (layer < 0 || layer >= map_.layers()) {
         return fail(Code::usage, cat("layer ", layer, " is not one of ", map_.layers()));
     }
@@ -95,7 +99,9 @@ void ExpertCache::Impl::find_room(DemandKind kind) {
                   [this](uint32_t a, uint32_t b) { return items_[a].expert < items_[b].expert; });
     }
     for (uint32_t item : to_read_) {
-        seat(items_[item], tier_.place(key_of(items_[item]), !sweep));
+        const Tier::Placed placed = tier_.place(key_of(items_[item]), !sweep);
+        seat(items_[item], placed);
+        if (placed.entry < 0 && more_) keep(items_[item].expert);
     }
     std::erase_if(to_read_, [this](uint32_t item) {
         const uint32_t slot = items_[item].slot;
@@ -107,8 +113,34 @@ void ExpertCache::Impl::find_room(DemandKind kind) {
     });
 }
 
+// Who stays is settled here, too: the lowest ids, so that no timing enters.
+void ExpertCache::Impl::keep(int32_t expert) {
+    const auto one = static_cast<size_t>(expert);
+    if (kept_[one] || kept_count_ == tier_.lent().size()) return;
+    kept_[one] = true;
+    ++kept_count_;
+}
+
+// What the demand that runs has asked for goes when it is released.
+void ExpertCache::Impl::drop_kept() {
+    if (kept_count_ == 0) return;
+    for (int32_t expert = 0; expert < map_.experts(); ++expert) {
+        if (!kept_[static_cast<size_t>(expert)]) continue;
+        kept_[static_cast<size_t>(expert)] = false;
+        const uint32_t number = slots_.find({layer_, expert});
+        if (number == none) continue;
+        const Slot& slot = slots_[number];
+        const bool idle = slot.pins == 0 && slot.item == Slot::no_item;
+        if (!slot.cached && slot.state == SlotState::ready && idle) slots_.give_back(number);
+    }
+    kept_count_ = 0;
+}
+
 void ExpertCache::Impl::seat(Item& item, const Tier::Placed& placed) {
     if (placed.entry < 0) return;
+    const auto one = static_cast<size_t>(item.expert);
+    kept_count_ -= kept_[one];
+    kept_[one] = false;
     const uint32_t of_entry = slots_.of_entry(placed.entry);
     if (placed.evicted) {
         ++stats_.evictions;
@@ -162,7 +194,8 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
         new ExpertCache(std::make_unique<Impl>(options, map, ring, memory, std::move(*policy))));
 }
 
-Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind) {
+Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
+                                 bool more) {
     Impl& impl = *impl_;
     if (auto checked = impl.check(layer, experts); !checked) return checked;
     if (impl.reader_.pending() > 0) {
@@ -172,9 +205,13 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     impl.ready_.clear();
     impl.to_read_.clear();
     impl.given_ = impl.started_ = 0;
+    if (layer != impl.layer_) impl.drop_kept();
     impl.layer_ = layer;
+    impl.more_ = more && impl.together_ && kind == DemandKind::sweep;
     impl.look_up(experts, kind);
     impl.drop_passed_guesses();
+    if (!impl.more_) impl.drop_kept();
+    if (!impl.together_ || impl.ahead_layer_ == layer) impl.forget_ahead();
     impl.drop_ahead();
     impl.find_room(kind);
     if (kind == DemandKind::decode) impl.judge_guesses();
@@ -229,7 +266,7 @@ void ExpertCache::release(const ExpertHandle& handle) {
     Slot& slot = impl.slots_[handle.slot];
     --slot.pins;
     --impl.held_;
-    if (!slot.cached && slot.pins == 0) impl.slots_.give_back(handle.slot);
+    if (!slot.cached && slot.pins == 0 && !impl.kept(slot.key)) impl.slots_.give_back(handle.slot);
     (void)impl.progress();  // a broken ring is told by the next call that can
 }
 
@@ -238,6 +275,36 @@ void ExpertCache::abandon() {
     if (impl.broken_) return;
     if (!impl.abandoned_ && !impl.drain()) return;
     impl.take_handles_back();
+}
+
+bool ExpertCache::together_pays(uint32_t chunks) const {
+    return impl_->tier_.lending_pays(chunks);
+}
+
+Result<void> ExpertCache::begin_together(uint32_t chunks) {
+    Impl& impl = *impl_;
+    if (auto finished = impl.check_finished(0); !finished) return finished;
+    impl.together_ = true;
+    impl.stats_.chunks_together += chunks;
+    impl.stats_.evictions += impl.tier_.lend();
+    for (uint32_t entry : impl.tier_.lent()) {
+        const uint32_t number = impl.slots_.of_entry(entry);
+        if (number != Impl::none) impl.slots_.vacate(number);
+        impl.slots_.unseat(entry);
+    }
+    return {};
+}
+
+void ExpertCache::end_together() {
+    Impl& impl = *impl_;
+    impl.drop_kept();
+    impl.together_ = impl.more_ = false;
+    impl.drop_ahead();
+    impl.tier_.take_back();
+}
+
+bool ExpertCache::keeps_layer() const {
+    return impl_->tier_.lendable() == static_cast<uint32_t>(impl_->map_.experts());
 }
 
 void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {
@@ -263,8 +330,9 @@ Result<void> ExpertCache::wait_for_reads() {
 void ExpertCache::read_ahead(int32_t layer, std::span<const int32_t> experts) {
     Impl& impl = *impl_;
     if (layer == impl.layer_ && impl.given_ < impl.items_.size()) return;
-    impl.drop_ahead();
+    impl.forget_ahead();
     impl.ahead_layer_ = layer;
+    impl.drop_ahead();
     for (int32_t expert : experts) {
         if (impl.map_.has({layer, expert})) impl.ahead_.push_back(expert);
     }

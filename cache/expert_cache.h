@@ -14,6 +14,11 @@
 // and moves to the cache when it is used (slots change their role, bytes are not copied). Cache
 // slots that hold nothing yet serve as ring slots. What a slot holds decides nothing about results.
 //
+// Chunks of one prompt may share their reads: each layer is gone through by all of them before the
+// next one begins, between begin_together() and end_together(). Up to a layer's worth of cache
+// slots join the ring for that time, and as many of the experts that a chunk read stay there until
+// the last chunk has passed the layer.
+//
 // Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
 // prefetching changes none of it: the simulator replays it exactly.
 //
@@ -64,7 +69,9 @@ class ExpertCache {
     // The distinct experts this layer needs, in router order (decode) or any order (sweep: read in
     // file order). Requires the last demand to be finished: every expert returned by next() and
     // released.
-    Result<void> demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind);
+    // `more`: of chunks that share their reads, another one comes to this layer.
+    Result<void> demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
+                        bool more = false);
 
     // The next expert that is ready; blocks on the drive if none is. A failed read is an Error that
     // names shard and drive; the rest of the demand is then abandoned, and the cache stays usable
@@ -83,6 +90,15 @@ class ExpertCache {
     // every handle back. The caller's device work on them must be over.
     void abandon();
 
+    // Whether sharing their reads lets so many chunks read less.
+    bool together_pays(uint32_t chunks) const;
+    // Requires what demand() does. The cache entries lent are those that hold nothing, then the
+    // policy's victims; they come back empty.
+    Result<void> begin_together(uint32_t chunks);
+    void end_together();
+    // Whether all experts of a layer can stay.
+    bool keeps_layer() const;
+
     // Guesses for a layer to come, best first: starts reads of those not resident behind every
     // demand read, at most `count` a call, as ring slots become free beyond those a demand may
     // need. Never evicts from the cache. With count 0 the guesses are only judged (stats).
@@ -90,11 +106,13 @@ class ExpertCache {
     // A sweep will come to `layer` (other than the last demand's) that needs nearly all of
     // `experts`: those that are not there are read in file order, behind this demand's reads, as
     // far as slots are free, so that the drive goes on while layers are computed. Takes the place
-    // of the last call. What the next demand does not ask for is dropped.
+    // of the last call. What the next demand does not ask for is dropped; of chunks that share
+    // their reads, what the last one of that layer does not ask for.
     void read_ahead(int32_t layer, std::span<const int32_t> experts);
     // Lets reads progress; call between pieces of compute.
     Result<void> pump();
-    // After every forward pass: a decode step, or one chunk of a prompt.
+    // After every forward pass: a decode step, or one chunk of a prompt; for chunks that share
+    // their reads after the last one.
     void token_passed();
 
     bool resident(ExpertKey key) const;

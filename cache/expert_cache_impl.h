@@ -27,10 +27,16 @@ struct ExpertCache::Impl {
     Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
          std::span<std::byte> memory, std::unique_ptr<Policy> policy);
 
+    Result<void> check_finished(int32_t layer);
     Result<void> check(int32_t layer, std::span<const int32_t> experts);
     void look_up(std::span<const int32_t> experts, DemandKind kind);
     void find_room(DemandKind kind);
     void seat(Item& item, const Tier::Placed& placed);
+    void keep(int32_t expert);
+    bool kept(ExpertKey key) const {
+        return key.layer == layer_ && kept_[static_cast<size_t>(key.expert)];
+    }
+    void drop_kept();
     std::tuple<uintptr_t, uint64_t, uint64_t> place_in_file(ExpertKey key) const;
     void judge_guesses();
 
@@ -42,6 +48,11 @@ struct ExpertCache::Impl {
     void fill();
     void start_guess();
     void start_ahead();
+    // Whether the next demand of this layer may ask for what was read ahead.
+    bool ahead_of_use(int32_t layer) const {
+        return layer == ahead_layer_ || (more_ && layer == layer_);
+    }
+    void forget_ahead();
     void drop_ahead();
     void drop_one_ahead(uint32_t number);
     Result<void> collect(bool wait);
@@ -72,6 +83,12 @@ struct ExpertCache::Impl {
     bool abandoned_ = false;          // given up; handles may be left over
     std::optional<Error> failed_;     // the first failed read
     std::vector<uint64_t> asked_at_;  // [experts]: the last demand that asked for it
+
+    // Chunks that share their reads.
+    bool together_ = false;
+    bool more_ = false;        // the demand's
+    std::vector<bool> kept_;   // [experts] of layer_: stay in their ring slots
+    uint32_t kept_count_ = 0;  // at most as many as entries are lent
 
     // Guesses.
     std::vector<Guess> guesses_;  // not started

@@ -75,11 +75,14 @@ void ExpertCache::Impl::start_guess() {
 
 // ---- the sweep to come -------------------------------------------------------------------------
 
-// So many that one is always waiting when another is finished; more could not be called back.
+// So many that one is always waiting when another is finished; more could not be called back. What
+// later chunks may still keep of this layer finds its slots.
 void ExpertCache::Impl::start_ahead() {
+    const auto lent = static_cast<uint32_t>(tier_.lent().size());
+    const uint32_t reserve = more_ ? lent - kept_count_ : 0;
     const uint32_t in_flight = map_.tuning().in_flight_max;
     const uint32_t begun_max = in_flight + (in_flight + 1) / 2;
-    while (ahead_begun_ < ahead_.size() && slots_.ring_free() > 0 &&
+    while (ahead_begun_ < ahead_.size() && slots_.ring_free() > reserve &&
            reader_.pending_demand() < begun_max) {
         const ExpertKey key{ahead_layer_, ahead_[ahead_begun_++]};
         if (slots_.find(key) != none) continue;
@@ -92,15 +95,19 @@ void ExpertCache::Impl::start_ahead() {
     }
 }
 
-// What is still being read is dropped when it arrives.
-void ExpertCache::Impl::drop_ahead() {
+void ExpertCache::Impl::forget_ahead() {
     ahead_layer_ = -1;
     ahead_.clear();
     ahead_begun_ = 0;
+}
+
+// Of no use any more; what is still being read is dropped when it arrives.
+void ExpertCache::Impl::drop_ahead() {
     if (ahead_slots_ == 0) return;
     for (uint32_t number : slots_.ring()) {
         const Slot& slot = slots_[number];
-        if (slot.ahead && slot.state == SlotState::ready) drop_one_ahead(number);
+        const bool ready = slot.ahead && slot.state == SlotState::ready;
+        if (ready && !ahead_of_use(slot.key.layer)) drop_one_ahead(number);
     }
 }
 
@@ -112,14 +119,18 @@ void ExpertCache::Impl::drop_one_ahead(uint32_t number) {
 
 // ---- reads -------------------------------------------------------------------------------------
 
-// A free ring slot for the demand, if need be that of a guess for later.
+// A free ring slot for the demand, if need be that of a guess, or of a sweep, for later.
 bool ExpertCache::Impl::make_ring_slot() {
     if (slots_.ring_free() > 0) return true;
     for (uint32_t number : slots_.ring()) {
-        if (slots_[number].guessed && slots_[number].state == SlotState::ready) {
+        const Slot& slot = slots_[number];
+        if (slot.state != SlotState::ready || !(slot.guessed || slot.ahead)) continue;
+        if (slot.guessed) {
             drop_guess(number);
-            return true;
+        } else {
+            drop_one_ahead(number);
         }
+        return true;
     }
     return false;
 }
@@ -178,7 +189,7 @@ void ExpertCache::Impl::arrived(const Arrived& one) {
         ready_.push_back(slot.item);
     } else if (slot.guessed && passed(slot.key, slot.read_at)) {
         drop_guess(number);
-    } else if (slot.ahead && slot.key.layer != ahead_layer_) {
+    } else if (slot.ahead && !ahead_of_use(slot.key.layer)) {
         drop_one_ahead(number);
     }
 }
@@ -201,6 +212,8 @@ void ExpertCache::Impl::lost(uint32_t number) {
 // Gives the demand up: waits for its reads in flight and forgets what was not started.
 Result<void> ExpertCache::Impl::drain() {
     abandoned_ = true;
+    more_ = false;
+    forget_ahead();
     drop_ahead();
     while (reader_.pending() > 0) {  // a guess that the demand took over may be finished already
         if (auto done = collect(true); !done) return done;

@@ -6,8 +6,9 @@
 //             model name (at most 4096)
 //   u64       bytes of one expert
 //   name      UTF-8, no terminator
-//   a token   u8 flags (1 sweep, 2 last of its chunk), 3 zero bytes, then u16 chosen
-//             [layers][top_k] and u16 guesses [layers][top_k], 65535 where there is none
+//   a token   u8 flags (1 sweep, 2 last of its chunk, 4 with both: the next chunk shares the
+//             reads), 3 zero bytes, then u16 chosen [layers][top_k] and u16 guesses
+//             [layers][top_k], 65535 where there is none
 // Every token takes the same room, so a file cut short ends with a part of one, which is ignored.
 #pragma once
 
@@ -41,7 +42,9 @@ class RouteRecorder {
     void step(const RouteStep& step);
     // `sweep`: part of a prompt. `chunk_end`: the last token of its forward pass; the tokens of one
     // chunk ask for their experts together, so hits can only be replayed when it is known.
-    Result<void> token_done(bool sweep, bool chunk_end = true);
+    // `together`, at a sweep's chunk_end: the chunk that follows goes through each layer after this
+    // one, see ExpertCache::begin_together().
+    Result<void> token_done(bool sweep, bool chunk_end = true, bool together = false);
 
  private:
     struct Impl;
@@ -51,6 +54,7 @@ class RouteRecorder {
 struct RecordedToken {
     bool sweep = false;
     bool chunk_end = true;
+    bool together = false;
     std::vector<int32_t> chosen;   // [layers][top_k]; -1 where a layer recorded none
     std::vector<int32_t> guesses;  // [layers][top_k], of layer + 1; -1 where none
 };

@@ -19,6 +19,10 @@ struct Demand {
     bool last;     // of its forward pass
     size_t token;  // of the routes: the last one of its chunk
     std::vector<int32_t> experts;
+    // Of chunks that share their reads: how many they are, whether another one comes to this layer,
+    // and the first and the last demand of them all.
+    uint32_t chunks = 1;
+    bool more = false, begins = false, ends = false;
 };
 
 void append_ids(std::span<const int32_t> row, std::vector<int32_t>& out) {
@@ -34,29 +38,49 @@ std::span<const int32_t> row_of(const std::vector<int32_t>& ids, const RouteFile
     return std::span<const int32_t>(ids).subspan(static_cast<size_t>(layer) * top_k, top_k);
 }
 
-// The forward passes of a recording, layer by layer. A chunk that the recording cuts short ends
-// with it; decode steps are never joined.
+struct Chunk {
+    size_t first, last;  // tokens
+};
+
+Demand demand_of(const RouteFile& routes, const Chunk& chunk, int32_t layer) {
+    const bool sweep = routes.tokens[chunk.last].sweep;
+    Demand demand{layer, sweep, layer + 1 == routes.header.layers, chunk.last, {}};
+    for (size_t i = chunk.first; i <= chunk.last; ++i) {
+        append_ids(row_of(routes.tokens[i].chosen, routes.header, layer), demand.experts);
+    }
+    if (sweep) {
+        std::sort(demand.experts.begin(), demand.experts.end());
+        demand.experts.erase(std::unique(demand.experts.begin(), demand.experts.end()),
+                             demand.experts.end());
+    }
+    return demand;
+}
+
+// The forward passes of a recording, layer by layer; chunks that share their reads go through each
+// layer one after another. A chunk that the recording cuts short ends with it, and so do those that
+// were together; decode steps are never joined.
 std::vector<Demand> demands_of(const RouteFile& routes) {
     std::vector<Demand> demands;
+    std::vector<Chunk> chunks;
     size_t first = 0;
     for (size_t token = 0; token < routes.tokens.size(); ++token) {
         const RecordedToken& recorded = routes.tokens[token];
-        const bool end = !recorded.sweep || recorded.chunk_end ||
-                         token + 1 == routes.tokens.size() || !routes.tokens[token + 1].sweep;
-        if (!end) continue;
-        for (int32_t layer = 0; layer < routes.header.layers; ++layer) {
-            Demand demand{layer, recorded.sweep, layer + 1 == routes.header.layers, token, {}};
-            for (size_t i = first; i <= token; ++i) {
-                append_ids(row_of(routes.tokens[i].chosen, routes.header, layer), demand.experts);
-            }
-            if (recorded.sweep) {
-                std::sort(demand.experts.begin(), demand.experts.end());
-                demand.experts.erase(std::unique(demand.experts.begin(), demand.experts.end()),
-                                     demand.experts.end());
-            }
-            demands.push_back(std::move(demand));
-        }
+        const bool over = token + 1 == routes.tokens.size() || !routes.tokens[token + 1].sweep;
+        if (recorded.sweep && !recorded.chunk_end && !over) continue;
+        chunks.push_back({first, token});
         first = token + 1;
+        if (recorded.together && !over) continue;
+        const auto count = static_cast<uint32_t>(chunks.size());
+        const size_t begin = demands.size();
+        for (int32_t layer = 0; layer < routes.header.layers; ++layer) {
+            for (const Chunk& chunk : chunks) {
+                demands.push_back(demand_of(routes, chunk, layer));
+                demands.back().chunks = count;
+                demands.back().more = chunk.last != token;
+            }
+        }
+        demands[begin].begins = demands.back().ends = count > 1;
+        chunks.clear();
     }
     return demands;
 }
@@ -142,15 +166,20 @@ class Simulation {
           predictor_(std::move(predictor)) {}
 
     void step(const Demand& demand) {
+        if (demand.begins) stats_.evictions += tier_.lend();
         look_up(demand);
-        for (int32_t expert : missing_) {
-            if (tier_.place({demand.layer, expert}, !demand.sweep).evicted) ++stats_.evictions;
-        }
+        if (!demand.more) kept_.clear();
+        for (int32_t expert : missing_) find_room(demand, expert);
         stats_.prefetch_wasted += prefetched_.clear();
         if (!demand.sweep) predict(demand);
-        if (!demand.last) return;
-        tier_.token_passed();
-        if (!demand.sweep) predictor_->token_passed();
+        if (demand.ends) {
+            tier_.take_back();
+            stats_.chunks_together += demand.chunks;
+            for (uint32_t chunk = 0; chunk < demand.chunks; ++chunk) tier_.token_passed();
+        } else if (demand.last && demand.chunks == 1) {
+            tier_.token_passed();
+            if (!demand.sweep) predictor_->token_passed();
+        }
     }
     const CacheStats& stats() const { return stats_; }
 
@@ -159,9 +188,10 @@ class Simulation {
         tier_.begin();
         missing_.clear();
         for (int32_t expert : demand.experts) {
-            const bool here = tier_.hit({demand.layer, expert}, !demand.sweep) >= 0;
+            const bool cached = tier_.hit({demand.layer, expert}, !demand.sweep) >= 0;
+            const bool here = cached || kept_.contains(expert);
             const bool guessed = !here && prefetched_.take(expert);
-            if (!here) missing_.push_back(expert);
+            if (!cached) missing_.push_back(expert);
             if (guessed) ++stats_.prefetch_used;
             const bool hit = here || guessed;
             ++(demand.sweep ? stats_.sweep_asked : stats_.asked);
@@ -171,6 +201,16 @@ class Simulation {
                 ++(hit ? stats_.hits : stats_.misses);
             }
             if (!hit) stats_.bytes_demand += routes_.header.expert_bytes;
+        }
+    }
+    // As the live cache does: an entry, or else a slot until the last chunk has passed.
+    void find_room(const Demand& demand, int32_t expert) {
+        const Tier::Placed placed = tier_.place({demand.layer, expert}, !demand.sweep);
+        if (placed.evicted) ++stats_.evictions;
+        if (placed.entry >= 0) {
+            kept_.erase(expert);
+        } else if (demand.more && kept_.size() < tier_.lent().size()) {
+            kept_.insert(expert);
         }
     }
     // Guesses are made after a layer for the next one, and judged there.
@@ -198,6 +238,7 @@ class Simulation {
     std::unique_ptr<Predictor> predictor_;
     Prefetched prefetched_;
     std::vector<int32_t> missing_, guesses_;
+    std::set<int32_t> kept_;  // of the layer
     CacheStats stats_;
 };
 

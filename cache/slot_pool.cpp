@@ -75,4 +75,16 @@ void SlotPool::seat(uint32_t number, int64_t entry) {
     of_entry = number;
 }
 
+void SlotPool::unseat(int64_t entry) {
+    uint32_t& of_entry = slot_of_entry_[static_cast<size_t>(entry)];
+    if (of_entry == none) return;
+    assert(slots_[of_entry].state == SlotState::empty);
+    slots_[of_entry].cached = false;
+    place_in_ring_[of_entry] = static_cast<uint32_t>(ring_.size());
+    ring_.push_back(of_entry);
+    ring_free_.push_back(of_entry);
+    of_entry = none;
+    ++bare_entries_;
+}
+
 }  // namespace sluice

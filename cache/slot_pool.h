@@ -66,6 +66,8 @@ class SlotPool {
     // The ring slot becomes the entry's, and the entry's (empty) slot, if it has one, a free one of
     // the ring.
     void seat(uint32_t number, int64_t entry);
+    // The entry's (empty) slot, if it has one, becomes a free one of the ring.
+    void unseat(int64_t entry);
 
  private:
     size_t index(ExpertKey key) const {

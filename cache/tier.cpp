@@ -11,6 +11,7 @@ Tier::Tier(std::unique_ptr<Policy> policy, uint32_t entries, int32_t layers, int
       key_of_(entries),
       protected_(entries, 0) {
     empty_.reserve(entries);
+    lent_.reserve(lendable());
     for (uint32_t entry = entries; entry-- > 0;) empty_.push_back(entry);
 }
 
@@ -36,8 +37,7 @@ Tier::Placed Tier::place(ExpertKey key, bool evict) {
         assert(entry < entries() && free_to_go(entry));
         placed.evicted = true;
         placed.out = key_of_[entry];
-        policy_->removed(entry);
-        entry_of_[index(placed.out)] = -1;
+        vacate(entry);
     } else {
         return placed;
     }
@@ -52,11 +52,50 @@ Tier::Placed Tier::place(ExpertKey key, bool evict) {
 void Tier::remove(int64_t entry_number) {
     const auto entry = static_cast<uint32_t>(entry_number);
     assert(entry < entries() && key_of_[entry] != ExpertKey{});
+    vacate(entry);
+    empty_.push_back(entry);
+}
+
+void Tier::vacate(uint32_t entry) {
     policy_->removed(entry);
     entry_of_[index(key_of_[entry])] = -1;
     key_of_[entry] = ExpertKey{};
     protected_[entry] = 0;
-    empty_.push_back(entry);
+}
+
+uint32_t Tier::lend() {
+    uint32_t evicted = 0;
+    while (lent_.size() < lendable()) {
+        if (!empty_.empty()) {
+            lent_.push_back(empty_.back());
+            empty_.pop_back();
+            continue;
+        }
+        const auto layer = static_cast<int32_t>(evicted % layers());
+        const int64_t victim = policy_->victim([](uint32_t) { return true; }, {layer, 0});
+        assert(victim >= 0);
+        vacate(static_cast<uint32_t>(victim));
+        lent_.push_back(static_cast<uint32_t>(victim));
+        ++evicted;
+    }
+    return evicted;
+}
+
+void Tier::take_back() {
+    for (; !lent_.empty(); lent_.pop_back()) empty_.push_back(lent_.back());
+}
+
+// The first chunk fills what is empty, so that the later ones find every entry in use.
+bool Tier::lending_pays(uint32_t chunks) const {
+    if (chunks < 2) return false;
+    const uint64_t all = entry_of_.size(), later = chunks - 1;
+    const auto a_layer = static_cast<uint64_t>(experts_);
+    const uint64_t lent = lendable(), empty = empty_.size(), full = entries() - empty;
+    const uint64_t evicted = lent - std::min(lent, empty);
+    const uint64_t kept = std::min(a_layer, lent + (entries() - lent) / layers());
+    const uint64_t apart = all - full + later * (all - entries());
+    const uint64_t together = all - (full - evicted) + later * layers() * (a_layer - kept);
+    return together < apart;
 }
 
 }  // namespace sluice

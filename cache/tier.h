@@ -5,7 +5,9 @@
 // those that were not there.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cache/policy.h"
@@ -31,12 +33,26 @@ class Tier {
     Placed place(ExpertKey key, bool evict);
     // The entry becomes empty (its read failed).
     void remove(int64_t entry);
+
+    // What chunks of a prompt that share a layer's reads may take of the cache: a layer's worth.
+    uint32_t lendable() const { return std::min(entries(), static_cast<uint32_t>(experts_)); }
+    // Takes lendable() entries out of use until take_back(): empty ones first, then those of the
+    // policy's victims, layer after layer. Returns how many experts lost theirs.
+    uint32_t lend();
+    std::span<const uint32_t> lent() const { return lent_; }
+    void take_back();  // as empty ones
+    // Whether `chunks` chunks that need all experts read less if the lent entries keep each layer's
+    // until the last chunk has passed it than if they go through the layers one after another.
+    bool lending_pays(uint32_t chunks) const;
+
     void token_passed() { policy_->token_passed(); }
 
     int64_t find(ExpertKey key) const { return entry_of_[index(key)]; }
     uint32_t entries() const { return static_cast<uint32_t>(key_of_.size()); }
 
  private:
+    void vacate(uint32_t entry);
+    size_t layers() const { return entry_of_.size() / static_cast<size_t>(experts_); }
     size_t index(ExpertKey key) const {
         return static_cast<size_t>(key.layer) * static_cast<size_t>(experts_) +
                static_cast<size_t>(key.expert);
@@ -49,6 +65,7 @@ class Tier {
     std::vector<ExpertKey> key_of_;    // [entries]
     std::vector<uint64_t> protected_;  // [entries]: the demand that uses it
     std::vector<uint32_t> empty_;      // lowest number last
+    std::vector<uint32_t> lent_;
 };
 
 }  // namespace sluice

@@ -103,8 +103,8 @@ struct Rig {
     // A demand from beginning to end; at most `hold` handles held at once. Returns the experts in
     // the order they were given.
     std::vector<int32_t> run(int32_t layer, const std::vector<int32_t>& wanted, DemandKind kind,
-                             size_t hold = 1) {
-        auto asked = cache->demand(layer, wanted, kind);
+                             size_t hold = 1, bool more = false) {
+        auto asked = cache->demand(layer, wanted, kind, more);
         if (!asked) FAIL(asked.error().message);
         std::vector<int32_t> order;
         std::vector<ExpertHandle> held;

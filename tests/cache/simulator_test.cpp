@@ -24,27 +24,27 @@ class Recording {
         if (!made) FAIL(made.error().message);
         recorder_ = std::move(*made);
     }
-    void chunk(size_t tokens) {
-        std::vector<std::vector<int32_t>> chosen;  // [layer * tokens]
+    void chunk(size_t tokens) { chunks(1, tokens); }
+    // More than one share their reads.
+    void chunks(size_t count, size_t tokens) {
+        std::vector<Chosen> chosen(count);
+        if (count > 1) REQUIRE(rig_.cache->begin_together(static_cast<uint32_t>(count)));
         for (int32_t layer = 0; layer < layers; ++layer) {
-            std::vector<int32_t> together;
-            for (size_t token = 0; token < tokens; ++token) {
-                chosen.push_back(routes_.pick(layer, top_k));
-                for (int32_t expert : chosen.back()) {
-                    if (std::find(together.begin(), together.end(), expert) == together.end()) {
-                        together.push_back(expert);
-                    }
-                }
+            for (size_t i = 0; i < count; ++i) {
+                sweep(layer, tokens, i + 1 < count, chosen[i]);
             }
-            rig_.run(layer, together, DemandKind::sweep);
         }
-        rig_.cache->token_passed();
-        for (size_t token = 0; token < tokens; ++token) {
-            for (int32_t layer = 0; layer < layers; ++layer) {
-                const size_t row = static_cast<size_t>(layer) * tokens + token;
-                recorder_->step({layer, chosen[row], {}});
+        if (count > 1) rig_.cache->end_together();
+        for (size_t i = 0; i < count; ++i) {
+            rig_.cache->token_passed();
+            for (size_t token = 0; token < tokens; ++token) {
+                for (int32_t layer = 0; layer < layers; ++layer) {
+                    const size_t row = static_cast<size_t>(layer) * tokens + token;
+                    recorder_->step({layer, chosen[i][row], {}});
+                }
+                const bool end = token + 1 == tokens;
+                REQUIRE(recorder_->token_done(true, end, end && i + 1 < count));
             }
-            REQUIRE(recorder_->token_done(true, token + 1 == tokens));
         }
     }
     void decode(uint32_t follow = 0) {
@@ -65,6 +65,20 @@ class Recording {
     const CacheStats& stats() const { return rig_.cache->stats(); }
 
  private:
+    using Chosen = std::vector<std::vector<int32_t>>;  // [layer * tokens]
+    void sweep(int32_t layer, size_t tokens, bool more, Chosen& chosen) {
+        std::vector<int32_t> together;
+        for (size_t token = 0; token < tokens; ++token) {
+            chosen.push_back(routes_.pick(layer, top_k));
+            for (int32_t expert : chosen.back()) {
+                if (std::find(together.begin(), together.end(), expert) == together.end()) {
+                    together.push_back(expert);
+                }
+            }
+        }
+        rig_.run(layer, together, DemandKind::sweep, 1, more);
+    }
+
     Rig rig_;
     Routes routes_;
     std::unique_ptr<RouteRecorder> recorder_;
@@ -77,6 +91,7 @@ void check_equal(const CacheStats& a, const CacheStats& b) {
     CHECK(a.evictions == b.evictions);
     CHECK(a.sweep_asked == b.sweep_asked);
     CHECK(a.sweep_hits == b.sweep_hits);
+    CHECK(a.chunks_together == b.chunks_together);
     CHECK(a.guesses == b.guesses);
     CHECK(a.guesses_right == b.guesses_right);
     CHECK(a.bytes_demand == b.bytes_demand);
@@ -113,6 +128,38 @@ TEST_CASE("a replay agrees with the live cache to the last hit") {
             check_equal(live.stats(), *replay);
             if (slots == layers * top_k) CHECK(replay->evictions > 0);
             if (slots >= layers * top_k) CHECK(replay->hits > 0);
+        }
+    }
+}
+
+TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit") {
+    TempDir folder;
+    const uint32_t sizes[] = {4, layers * top_k, 70, 300, layers * experts};
+    uint64_t seed = 100;
+    for (const std::string& policy : policy_names()) {
+        for (uint32_t slots : sizes) {
+            CAPTURE(policy);
+            CAPTURE(slots);
+            ++seed;
+            Recording live(folder / "routes", seed,
+                           {.cache_slots = slots, .ring_slots = 8, .policy = policy, .seed = seed});
+            for (int turn = 0; turn < 4; ++turn) {
+                live.chunks(1 + (seed + turn) % 4, 1 + live.number() % 9);
+                for (int step = 0; step < 6; ++step) live.decode();
+            }
+            RouteFile routes = read_back(folder / "routes");
+            const SimulateOptions options{policy, "router", slots, 0, seed};
+            auto replay = simulate(routes, options);
+            REQUIRE(replay);
+            check_equal(live.stats(), *replay);
+            CHECK(replay->chunks_together > 4);
+            CHECK(replay->sweep_hits > 0);
+            // One after another they would have found less, and the replay knows.
+            for (RecordedToken& token : routes.tokens) token.together = false;
+            auto apart = simulate(routes, options);
+            REQUIRE(apart);
+            CHECK(apart->chunks_together == 0);
+            if (slots < 300) CHECK(apart->sweep_hits < replay->sweep_hits);
         }
     }
 }

@@ -1,0 +1,194 @@
+// Chunks that share their reads: each expert is read once, whatever the drive does, and the cache
+// is whole again afterwards.
+#include <doctest/doctest.h>
+
+#include "tests/cache/rig.h"
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+constexpr uint64_t all = layers * experts;
+constexpr uint32_t ring = 8;
+
+std::vector<int32_t> every_expert() {
+    std::vector<int32_t> ids(experts);
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
+}
+
+void pump_dry(Rig& rig) {
+    for (int i = 0; i < 200; ++i) REQUIRE(rig.cache->pump());
+}
+
+// `chunks` chunks of a prompt that need every expert, layer by layer, reading ahead as the engine
+// does.
+void prompt(Rig& rig, int32_t chunks, size_t hold = 1) {
+    REQUIRE(rig.cache->begin_together(static_cast<uint32_t>(chunks)));
+    const auto ids = every_expert();
+    for (int32_t layer = 0; layer < layers; ++layer) {
+        for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+            const bool more = chunk + 1 < chunks;
+            rig.run(layer, ids, DemandKind::sweep, hold, more);
+            if (!more || rig.cache->keeps_layer()) {
+                if (layer + 1 < layers) rig.cache->read_ahead(layer + 1, ids);
+            } else {
+                rig.cache->read_ahead(layer, ids);
+            }
+            pump_dry(rig);
+        }
+    }
+    rig.cache->end_together();
+    for (int32_t chunk = 0; chunk < chunks; ++chunk) rig.cache->token_passed();
+}
+
+uint64_t reads(const Rig& rig) {
+    return rig.cache->stats().bytes_demand / rig.model.map->expert_bytes({0, 0});
+}
+
+SimFaults rough() {
+    return {.short_read = 0.1, .again = 0.1, .eio = 0, .reorder = 0.5, .late = 0.5};
+}
+
+}  // namespace
+
+TEST_CASE("a prompt of several chunks reads what a prompt of one does, with a layer's slots") {
+    for (uint32_t slots : {64u, 65u, 100u, 300u}) {
+        for (int32_t chunks : {2, 3, 5}) {
+            CAPTURE(slots);
+            CAPTURE(chunks);
+            Rig rig(slots, rough(), {.cache_slots = slots, .ring_slots = ring, .poison = true});
+            prompt(rig, chunks, 1 + slots % 3);
+            CHECK(reads(rig) == all);
+            const CacheStats& stats = rig.cache->stats();
+            CHECK(stats.sweep_asked == all * static_cast<uint64_t>(chunks));
+            CHECK(stats.sweep_hits == all * static_cast<uint64_t>(chunks - 1));
+            CHECK(stats.ahead_dropped == 0);
+            CHECK(stats.ahead_started > 0);
+            CHECK(stats.evictions == 0);
+            CHECK(stats.chunks_together == static_cast<uint64_t>(chunks));
+        }
+    }
+}
+
+TEST_CASE("with fewer slots as many stay as there are, and the rest is read again") {
+    for (uint32_t slots : {6u, 48u, 63u}) {
+        for (int32_t chunks : {2, 4}) {
+            CAPTURE(slots);
+            CAPTURE(chunks);
+            Rig rig(slots, rough(), {.cache_slots = slots, .ring_slots = ring, .poison = true});
+            prompt(rig, chunks);
+            const auto later = static_cast<uint64_t>(chunks - 1);
+            CHECK(reads(rig) == all + later * layers * (experts - slots));
+            CHECK(rig.cache->stats().sweep_hits == later * layers * slots);
+        }
+    }
+    // The ones that stayed come first, while the others are read.
+    Rig rig(1, {}, {.cache_slots = 20, .ring_slots = ring});
+    REQUIRE(rig.cache->begin_together(2));
+    rig.run(0, every_expert(), DemandKind::sweep, 1, true);
+    const auto order = rig.run(0, every_expert(), DemandKind::sweep);
+    for (int32_t i = 0; i < 20; ++i) CHECK(order[i] == i);
+    rig.cache->end_together();
+}
+
+TEST_CASE("a cache in use lends its least useful experts, and keeps the others") {
+    Rig rig(3, {}, {.cache_slots = 200, .ring_slots = ring, .policy = "lru", .poison = true});
+    std::vector<ExpertKey> used;  // oldest first
+    for (int32_t layer = 0; layer < layers; ++layer) {
+        std::vector<int32_t> ids(25);
+        std::iota(ids.begin(), ids.end(), layer);
+        rig.run(layer, ids, DemandKind::decode);
+        for (int32_t expert : ids) used.push_back({layer, expert});
+    }
+    CHECK(reads(rig) == 200);
+    prompt(rig, 3);
+    CHECK(reads(rig) == 200 + all - 136);
+    CHECK(rig.cache->stats().evictions == experts);
+    for (size_t i = 0; i < used.size(); ++i) {
+        CHECK(rig.cache->resident(used[i]) == (i >= static_cast<size_t>(experts)));
+    }
+    // The lent ones are there again, for whoever comes.
+    for (size_t i = 0; i < static_cast<size_t>(experts); ++i) {
+        rig.run(used[i].layer, {used[i].expert}, DemandKind::decode);
+    }
+    CHECK(rig.cache->stats().evictions == experts);
+    for (ExpertKey key : used) CHECK(rig.cache->resident(key));
+}
+
+TEST_CASE("whether sharing pays") {
+    Rig off(1, {}, {.cache_slots = 0, .ring_slots = ring});
+    CHECK(!off.cache->together_pays(4));
+    Rig small(1, {}, {.cache_slots = 6, .ring_slots = ring});
+    CHECK(small.cache->together_pays(2));
+    CHECK(!small.cache->together_pays(1));
+    CHECK(!small.cache->keeps_layer());
+    Rig layer(1, {}, {.cache_slots = experts, .ring_slots = ring});
+    CHECK(layer.cache->keeps_layer());
+    // Where all fit, the first chunk brings what the others need.
+    Rig whole(1, {}, {.cache_slots = all, .ring_slots = ring});
+    CHECK(!whole.cache->together_pays(2));
+    for (int32_t i = 0; i < layers; ++i) whole.run(i, every_expert(), DemandKind::sweep);
+    CHECK(!whole.cache->together_pays(9));
+    // Where all but a few fit, what is lent costs more than it saves.
+    Rig most(1, {}, {.cache_slots = all - 20, .ring_slots = ring});
+    for (int32_t i = 0; i < layers; ++i) most.run(i, every_expert(), DemandKind::sweep);
+    CHECK(!most.cache->together_pays(2));
+    CHECK(most.cache->together_pays(9));
+}
+
+TEST_CASE("given up in the middle, the cache is whole again") {
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+        CAPTURE(seed);
+        const auto slots = static_cast<uint32_t>(10 + seed * 7 % 120);
+        Rig rig(seed, rough(), {.cache_slots = slots, .ring_slots = ring, .poison = true});
+        std::mt19937_64 random(seed);
+        for (int turn = 0; turn < 4; ++turn) {
+            REQUIRE(rig.cache->begin_together(3));
+            const auto layer = static_cast<int32_t>(random() % layers);
+            rig.run(layer, every_expert(), DemandKind::sweep, 1, true);
+            if (layer + 1 < layers && rig.cache->keeps_layer()) {
+                rig.cache->read_ahead(layer + 1, every_expert());
+            }
+            if (turn % 2 == 0) {
+                REQUIRE(rig.cache->demand(layer, every_expert(), DemandKind::sweep, true));
+                for (uint64_t taken = random() % experts; taken > 0; --taken) {
+                    auto handle = rig.cache->next();
+                    REQUIRE(handle);
+                    if (taken > 2) rig.cache->release(*handle);
+                }
+            }
+            rig.cache->abandon();
+            rig.cache->end_together();
+            // All of the ring and of the cache are there.
+            const uint64_t before = reads(rig);
+            rig.run(layer, every_expert(), DemandKind::sweep, ring);
+            CHECK(reads(rig) >= before + experts - std::min<uint64_t>(slots, experts));
+            for (int32_t i = 0; i < layers; ++i) {
+                rig.run(i, {0, 1, 2, 3, 4, 5}, DemandKind::decode, 6);
+            }
+            rig.cache->token_passed();
+        }
+    }
+}
+
+TEST_CASE("what a later chunk alone asks for finds room beside what was read ahead") {
+    for (uint32_t slots : {20u, 64u, 120u}) {
+        CAPTURE(slots);
+        Rig rig(5, rough(), {.cache_slots = slots, .ring_slots = 3, .poison = true});
+        REQUIRE(rig.cache->begin_together(3));
+        const auto ids = every_expert();
+        for (int32_t layer = 0; layer < layers; ++layer) {
+            const std::vector<int32_t> few(ids.begin(), ids.begin() + 5);
+            rig.run(layer, few, DemandKind::sweep, 1, true);
+            if (layer + 1 < layers) rig.cache->read_ahead(layer + 1, ids);
+            pump_dry(rig);
+            rig.run(layer, ids, DemandKind::sweep, 2, true);
+            rig.run(layer, ids, DemandKind::sweep, 2, false);
+            pump_dry(rig);
+        }
+        rig.cache->end_together();
+        if (slots == 64) CHECK(reads(rig) == all);
+    }
+}
