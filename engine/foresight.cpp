@@ -30,6 +30,11 @@ void read_all(Pass& pass, int32_t layer, double share) {
     rt.cache->read_ahead(layer, experts);
 }
 
+// The next chunk comes to the same layer, and the cache is smaller than that.
+bool needs_again(const Pass& pass) {
+    return pass.next && !pass.rt.cache->keeps_layer();
+}
+
 bool wants_guesses(const Pass& pass, int32_t layer) {
     const Runtime& rt = pass.rt;
     if (pass.sweep || pass.n > 1 || layer + 1 == rt.config.layers) return false;
@@ -68,13 +73,18 @@ void read_ahead_first(Pass& pass) {
 }
 
 void read_ahead(Pass& pass, int32_t layer, size_t distinct) {
-    if (!pass.sweep) return;
+    if (!pass.sweep || needs_again(pass)) return;
     const ModelConfig& c = pass.rt.config;
     if (layer + 1 < c.layers) {
         read_all(pass, layer + 1, static_cast<double>(distinct) / c.experts);
     } else if (pass.next_n > 0) {
         read_all(pass, 0, expected_share(c, pass.next_n));
     }
+}
+
+void read_again(Pass& pass, int32_t layer, size_t distinct) {
+    if (!needs_again(pass)) return;
+    read_all(pass, layer, static_cast<double>(distinct) / pass.rt.config.experts);
 }
 
 // After the demand, so that the drive has its work before the guesses are computed.

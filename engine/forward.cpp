@@ -30,7 +30,7 @@ void upload_ropes(Pass& pass) {
 }
 
 // Every stream starts as the token's row; pre as one-hot on the first.
-Result<void> embed(Pass& pass) {
+void embed(Pass& pass) {
     const ModelConfig& c = pass.rt.config;
     Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
@@ -55,11 +55,10 @@ Result<void> embed(Pass& pass) {
     pass.h = ws.h;
     pass.h_next = pass.n <= ws.shape.short_rows ? ws.h_short : ws.h;
 
-    if (!pass.probe) return {};
+    if (!pass.probe) return;
     std::vector<float> values;
     for (bf16 value : rows) values.push_back(to_float(value));
     pass.probe->floats(-1, "embed", values);
-    return {};
 }
 
 // The coefficients of this sub-layer from the streams as they are; its input from the coefficients
@@ -179,6 +178,8 @@ Result<void> best_row(Pass& pass) {
     return {};
 }
 
+}  // namespace
+
 Result<void> run_head(Pass& pass) {
     const spans::Leaf leaf("head");
     const ModelConfig& c = pass.rt.config;
@@ -210,23 +211,19 @@ Result<void> run_head(Pass& pass) {
     return {};
 }
 
-Result<void> run_layers(Pass& pass) {
-    for (int32_t layer = 0; layer < pass.rt.config.layers; layer++) {
-        if (auto go = pass.go_on(); !go) return go;
-        if (auto done = run_layer(pass, layer); !done) {
-            if (done.error().code == Code::interrupted) return done;
-            // A failed read of an expert says already where it was.
-            const std::string here = cat("layer ", layer);
-            const std::string& said = done.error().message;
-            if (said.starts_with(here + ",") || said.starts_with(here + ":")) return done;
-            return within(here, done.error());
-        }
-        if (pass.progress) pass.progress(layer + 1);
+Result<void> pass_layer(Pass& pass, int32_t layer) {
+    if (auto go = pass.go_on(); !go) return go;
+    if (auto done = run_layer(pass, layer); !done) {
+        if (done.error().code == Code::interrupted) return done;
+        // A failed read of an expert says already where it was.
+        const std::string here = cat("layer ", layer);
+        const std::string& said = done.error().message;
+        if (said.starts_with(here + ",") || said.starts_with(here + ":")) return done;
+        return within(here, done.error());
     }
+    if (pass.progress) pass.progress(layer + 1);
     return {};
 }
-
-}  // namespace
 
 void settle(Pass& pass) {
     const ModelConfig& c = pass.rt.config;
@@ -240,15 +237,21 @@ void settle(Pass& pass) {
     pass.pending = pass.combine = false;
 }
 
-Result<void> forward(Pass& pass) {
-    if (auto r = request_engram_rows(pass); !r) return r;
-    read_ahead_first(pass);
-    Result<void> result;
+void begin_pass(Pass& pass) {
     const spans::Leaf leaf("embedding");
     pass.ws.fit(pass.rt.config, pass.n);
     upload_ropes(pass);
-    result = embed(pass);
-    if (result) result = run_layers(pass);
+    embed(pass);
+}
+
+Result<void> forward(Pass& pass) {
+    if (auto r = request_engram_rows(pass); !r) return r;
+    read_ahead_first(pass);
+    begin_pass(pass);
+    Result<void> result;
+    for (int32_t layer = 0; layer < pass.rt.config.layers && result; layer++) {
+        result = pass_layer(pass, layer);
+    }
     if (result) result = run_head(pass);
     if (result) result = probe_state(pass);
     abandon_engram_rows(pass);

@@ -1,5 +1,6 @@
 // The forward pass: one function of calls for prompt and decode. n tokens go through embedding,
-// every layer, and the head; n is 1 for a decode step and a chunk for a prompt.
+// every layer, and the head; n is 1 for a decode step and a chunk for a prompt. Chunks of one
+// prompt may go together, each layer for all of them before the next one begins.
 //
 // The layer_*.cpp files hold one mechanism each and share what a pass knows through Pass.
 #pragma once
@@ -28,7 +29,9 @@ struct Pass {
     // The place of the last position's best logit is wanted, and no logits: they may stay where
     // they are computed.
     int32_t* best = nullptr;
-    int32_t next_n = 0;  // tokens of the chunk that follows in the same prompt
+    int32_t next_n = 0;                 // tokens of the pass that follows in the same prompt
+    std::span<const int32_t> before{};  // the tokens before ids[0]
+    Pass* next = nullptr;               // of chunks that go together, the one behind this
     // Told after every layer, and of a sweep after every expert; may be empty.
     std::function<void(double layers_done)> progress{};
     // Told the logits of a position; they are gone when it returns.
@@ -70,7 +73,16 @@ struct Pass {
 };
 
 Result<void> forward(Pass& pass);
+// Chunks of one prompt, in order, each with a workspace of its own that is a copy of the runtime's:
+// the experts of a layer are read once for all of them, as far as the cache can keep them. The same
+// bits as one after another.
+Result<void> forward_together(std::span<Pass> chunks);
 
+// ---- parts of both
+
+void begin_pass(Pass& pass);  // embedding
+Result<void> pass_layer(Pass& pass, int32_t layer);
+Result<void> run_head(Pass& pass);
 // Brings pass.h up to date.
 void settle(Pass& pass);
 
@@ -80,7 +92,11 @@ Result<void> attention(Pass& pass, int32_t layer);   // layer_attention.cpp
 Result<void> compress(Pass& pass, int32_t layer);    // layer_compress.cpp
 Result<void> index_rows(Pass& pass, int32_t layer);  // layer_index.cpp
 Result<void> experts(Pass& pass, int32_t layer);     // layer_moe.cpp
-Result<void> request_engram_rows(Pass& pass);        // layer_engram.cpp
+// Waits for the device, of a sweep, while reads and uploads go on.
+Result<void> keep_reading(Pass& pass);
+Result<void> finish_uploads(Runtime& rt);      // gives the RAM slots back that they read
+void give_up_experts(Runtime& rt);             // after a failure: nothing is in flight or held
+Result<void> request_engram_rows(Pass& pass);  // layer_engram.cpp
 Result<void> engram(Pass& pass, int32_t layer);
 void abandon_engram_rows(Pass& pass);
 
@@ -91,6 +107,9 @@ void read_ahead_first(Pass& pass);
 // A sweep whose `layer` chose so many distinct experts: those of the layer that follows, or of the
 // next chunk's first.
 void read_ahead(Pass& pass, int32_t layer, size_t distinct);
+// The same, when the experts are computed: what the next chunk needs of the same layer and the
+// cache could not keep.
+void read_again(Pass& pass, int32_t layer, size_t distinct);
 // A decode step whose `layer` chose `chosen` (router order): guesses for the next layer.
 Result<void> prefetch(Pass& pass, int32_t layer, std::span<const int32_t> chosen);
 // What became of those made one layer ago.

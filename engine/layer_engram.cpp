@@ -24,32 +24,36 @@ Result<void> probe_rows(Pass& pass, int32_t layer, size_t which) {
     return {};
 }
 
+// Of one table.
+Result<void> request_rows(Pass& pass, size_t which) {
+    Runtime& rt = pass.rt;
+    pass.row_index.resize(rt.rows.size());
+    pass.row_ids.resize(rt.rows.size());
+    std::vector<uint64_t> rows(pass.n * static_cast<size_t>(rt.config.engram_columns()));
+    rt.hash->rows(which, pass.before, pass.ids, rows);
+    std::vector<uint64_t>& distinct = pass.row_ids[which];
+    distinct = rows;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    pass.row_index[which].clear();
+    for (uint64_t row : rows) {
+        const auto at = std::lower_bound(distinct.begin(), distinct.end(), row);
+        pass.row_index[which].push_back(static_cast<int32_t>(at - distinct.begin()));
+    }
+    const RowBuffers::Rows& to = rt.row_buffers.tables[which];
+    if (auto asked = rt.rows[which]->request(distinct, to.codes, to.scales); !asked) return asked;
+    pass.rows_pending |= size_t{1} << which;
+    return {};
+}
+
 }  // namespace
 
 Result<void> request_engram_rows(Pass& pass) {
-    Runtime& rt = pass.rt;
-    const size_t tables = rt.config.engram_layers.size();
-    const size_t columns = static_cast<size_t>(rt.config.engram_columns());
-    pass.row_index.assign(tables, {});
-    pass.row_ids.assign(tables, {});
-    std::vector<uint64_t> rows(pass.n * columns);
-    for (size_t which = 0; which < tables; which++) {
-        rt.hash->rows(which, pass.state.tokens(), pass.ids, rows);
-        std::vector<uint64_t>& distinct = pass.row_ids[which];
-        distinct = rows;
-        std::sort(distinct.begin(), distinct.end());
-        distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-        for (uint64_t row : rows) {
-            const auto at = std::lower_bound(distinct.begin(), distinct.end(), row);
-            pass.row_index[which].push_back(static_cast<int32_t>(at - distinct.begin()));
-        }
-        const RowBuffers::Rows& to = rt.row_buffers.tables[which];
-        auto asked = rt.rows[which]->request(distinct, to.codes, to.scales);
-        if (!asked) {
+    for (size_t which = 0; which < pass.rt.rows.size(); which++) {
+        if (auto asked = request_rows(pass, which); !asked) {
             abandon_engram_rows(pass);
             return asked;
         }
-        pass.rows_pending |= size_t{1} << which;
     }
     return {};
 }
@@ -79,6 +83,9 @@ Result<void> engram(Pass& pass, int32_t layer) {
     backend.upload(ws.row_codes, rows.codes, distinct * c.engram_dim);
     backend.upload(ws.row_scales, rows.scales, distinct * c.engram_dim / 32);
     backend.upload(ws.row_index, pass.row_index[which].data(), pass.n * columns * 4);
+    if (pass.next) {  // the buffers are free
+        if (auto r = request_rows(*pass.next, which); !r) return r;
+    }
     for (int32_t first = 0; first < pass.n; first += ws.shape.slice) {
         const int32_t n = std::min(pass.n - first, ws.shape.slice);
         const uint64_t at = first;

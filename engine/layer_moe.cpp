@@ -62,8 +62,10 @@ Result<void> release_uploaded(Runtime& rt, size_t room) {
     return {};
 }
 
+}  // namespace
+
 // A sweep's layer takes a device longer than the reads that are in flight: uploads and reads go on
-// while the host waits for the router.
+// while the host waits for it.
 Result<void> keep_reading(Pass& pass) {
     Runtime& rt = pass.rt;
     if (!pass.sweep || rt.backend->host_memory()) return {};
@@ -76,6 +78,24 @@ Result<void> keep_reading(Pass& pass) {
     }
     return {};
 }
+
+Result<void> finish_uploads(Runtime& rt) {
+    return release_uploaded(rt, 1);
+}
+
+void give_up_experts(Runtime& rt) {
+    // Work in flight may still read the slots.
+    (void)rt.backend->synchronize();
+    if (rt.device_experts) rt.device_experts->used();
+    if (rt.cpu_experts) {
+        (void)rt.cpu_experts->wait();
+        rt.cpu_experts->drop();
+    }
+    rt.uploading.clear();
+    rt.cache->abandon();
+}
+
+namespace {
 
 Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
     const spans::Leaf leaf("route", layer);
@@ -366,12 +386,12 @@ Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
     const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;
     std::vector<int32_t> device = routed.distinct, missing = device, beside;
     if (rt.device_experts) {
-        if (auto r = release_uploaded(rt, 1); !r) return r;
+        if (auto r = finish_uploads(rt); !r) return r;
         split(pass, layer, routed, device, beside);
         rt.device_experts->begin(layer, device, kind, missing);
         order_demand(rt, layer, routed, beside, missing);
     }
-    if (auto r = rt.cache->demand(layer, missing, kind); !r) return r;
+    if (auto r = rt.cache->demand(layer, missing, kind, pass.next != nullptr); !r) return r;
     read_ahead(pass, layer, routed.distinct.size());
     if (auto r = prefetch(pass, layer, routed.ids); !r) return r;
     if (rt.options.overlap == Overlap::none) {
@@ -399,16 +419,10 @@ Result<void> experts(Pass& pass, int32_t layer) {
     group(pass, routed);
     judge_guesses(pass, layer, routed.distinct);
     auto done = run_experts(pass, layer, routed);
-    if (!done) {
-        // Work in flight may still read the slots.
-        (void)rt.backend->synchronize();
-        if (rt.device_experts) rt.device_experts->used();
-        if (rt.cpu_experts) {
-            (void)rt.cpu_experts->wait();
-            rt.cpu_experts->drop();
-        }
-        rt.uploading.clear();
-        rt.cache->abandon();
+    if (done) {
+        read_again(pass, layer, routed.distinct.size());
+    } else {
+        give_up_experts(rt);
     }
     return done;
 }

@@ -181,6 +181,15 @@ Result<void> open_rows(Runtime& rt, const Plan& plan) {
     return {};
 }
 
+Result<void> open_chunk_store(Runtime& rt, const Plan& plan) {
+    if (plan.together == 0) return {};
+    auto memory = PageBuffer::create(plan.chunk_store, "prompt chunks");
+    if (!memory) return tl::unexpected(memory.error());
+    rt.chunk_memory = std::move(*memory);
+    rt.chunk_store.emplace(rt.config, plan.shape, plan.together, rt.chunk_memory.data());
+    return rt.backend->pin(rt.chunk_memory.span());
+}
+
 // How the experts are read from here on; the dense weights are there by now.
 Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
                              const LoadControl& control) {
@@ -276,6 +285,7 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     if (!lists) return tl::unexpected(lists.error());
     rt.workspace.emplace(rt.config, plan.shape, *workspace, *lists);
     if (auto r = open_rows(rt, plan); !r) return r;
+    if (auto r = open_chunk_store(rt, plan); !r) return r;
     if (auto r = open_cache(loaded, plan, control); !r) return r;
     if (auto r = open_cpu_experts(loaded, plan); !r) return r;
     return open_prediction(rt);

@@ -149,6 +149,35 @@ Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& p
     return ram.take(cat("expert cache, ", plan.cache_slots, " slots"), plan.cache_slots * slot);
 }
 
+// Chunks of a prompt wait for each other in RAM, so that experts are read once for all of them.
+// That takes an eighth of what is left at most, and nothing from a cache of a token's working set.
+void resolve_together(const PlanInput& in, uint64_t ram_left, Plan& plan) {
+    const ModelConfig& c = in.config;
+    const EngineOptions& o = in.options;
+    const uint64_t all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
+    const uint64_t least = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.top_k);
+    const uint64_t slots = std::min(all, o.cache_slots ? *o.cache_slots : ram_left / in.slot_bytes);
+    const std::string chunk = cat("prompts longer than ", o.chunk, " tokens: ");
+    if (o.context <= o.chunk || slots == all || o.index_keys == IndexKeys::reference) return;
+    const auto refuse = [&](const char* why) {
+        plan.notes.push_back(cat(chunk, "experts are read once for every ", o.chunk, why));
+    };
+    if (slots == 0) return refuse(", there is no expert cache");
+    const uint64_t cache = (o.cache_slots ? slots : least) * in.slot_bytes;
+    const uint64_t room = std::min(ram_left / 8, ram_left - std::min(ram_left, cache));
+    int32_t tokens = (o.context + o.chunk - 1) / o.chunk * o.chunk;
+    const auto bytes = [&] {
+        return ChunkStore::bytes(c, plan.shape, std::min(tokens, o.context)) + page_size;
+    };
+    while (tokens > o.chunk && bytes() > room) tokens -= o.chunk;
+    if (tokens <= o.chunk) return refuse(", RAM does not hold two such chunks beside the cache");
+    plan.chunk_store = bytes();
+    plan.together = std::min(tokens, o.context);
+    const bool whole = slots >= static_cast<uint64_t>(c.experts);
+    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.together,
+                             whole ? "" : ", as far as the cache holds a layer's"));
+}
+
 void keep_lines(Plan& plan, const Budget& budget) {
     for (const BudgetLine& line : budget.lines()) {
         if (line.bytes > 0) plan.placement.push_back(line);
@@ -229,6 +258,9 @@ Result<Plan> plan_memory(const PlanInput& in) {
     if (!host) {
         if (auto r = resolve_vram_slots(in, vram, plan); !r) return tl::unexpected(r.error());
     }
+    resolve_together(in, ram.left(), plan);
+    taken = ram.take(cat("prompt chunks, ", plan.together, " tokens"), plan.chunk_store);
+    if (!taken) return tl::unexpected(taken.error());
     if (auto r = resolve_slots(in, asked, ram, plan); !r) return tl::unexpected(r.error());
     keep_lines(plan, vram);
     keep_lines(plan, ram);

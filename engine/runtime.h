@@ -40,7 +40,7 @@ struct Runtime {
     std::optional<EngramHash> hash;
     std::vector<float> plain_frequencies, yarn_frequencies;
 
-    PageBuffer embedding, row_memory, expert_memory;
+    PageBuffer embedding, row_memory, expert_memory, chunk_memory;
     RowBuffers row_buffers;
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Backend> head_backend;  // the CPU, where the head did not fit the device
@@ -61,6 +61,7 @@ struct Runtime {
     std::unique_ptr<RouteRecorder> recorder;
 
     std::optional<Workspace> workspace;
+    std::optional<ChunkStore> chunk_store;  // none: chunks go through the layers one by one
     std::optional<State> state;
 };
 

@@ -94,7 +94,8 @@ Result<void> record_routes(Pass& pass) {
             const std::span<const int32_t> chosen(pass.routes.chosen[layer]);
             recorder->step({layer, chosen.subspan(i * k, k), pass.routes.guesses[layer]});
         }
-        auto done = recorder->token_done(pass.sweep, i + 1 == pass.n);
+        const bool end = i + 1 == pass.n;
+        auto done = recorder->token_done(pass.sweep, end, end && pass.next);
         if (!done) return done;
     }
     return {};
@@ -119,49 +120,104 @@ struct Feed {
     Result<void> run() {
         size_t done = 0;
         while (done < ids.size()) {
-            const size_t n = pass_length(s, ids.size() - done);
-            if (auto r = pass(done, n); !r) return r;
-            done += n;
+            auto fed = feed(done, together(ids.size() - done));
+            if (!fed) return tl::unexpected(fed.error());
+            done += *fed;
         }
         return {};
     }
 
  private:
-    Result<void> pass(size_t done, size_t n) {
+    // Chunks of the `left` tokens that go through each layer together: as many as are kept, if that
+    // reads less. A probe sees one chunk from beginning to end.
+    size_t together(size_t left) {
+        Runtime& rt = s.rt();
+        const auto chunk = static_cast<size_t>(rt.options.chunk);
+        const bool apart = rt.options.index_keys == IndexKeys::reference || s.probe;
+        if (!rt.chunk_store || apart || left <= chunk) return 1;
+        const auto chunks = [&](size_t tokens) { return (tokens + chunk - 1) / chunk; };
+        const size_t count = std::min(chunks(left), chunks(rt.chunk_store->tokens));
+        return rt.cache->together_pays(static_cast<uint32_t>(count)) ? count : 1;
+    }
+
+    // `count` chunks from ids[done] on; how many tokens that were.
+    Result<size_t> feed(size_t done, size_t count) {
         Runtime& rt = s.rt();
         const spans::Group group("pass");
         const spans::Leaf leaf("bookkeeping");
         const auto start = Clock::now();
         const RunStats before = totals(rt);
-        const bool last = done + n == ids.size();
+        std::vector<int32_t> tokens;  // before each chunk, where the state does not have them yet
+        if (count > 1) {
+            tokens = s.state().tokens();
+            tokens.insert(tokens.end(), ids.begin() + done, ids.end());
+        }
+        std::vector<Workspace> own(count > 1 ? count : 0, *rt.workspace);
+        std::vector<Pass> passes;
+        passes.reserve(count);
+        size_t end = done;
+        for (size_t i = 0; i < count; i++) {
+            const size_t n = pass_length(s, ids.size() - end);
+            const auto position = s.state().position() + static_cast<int32_t>(end - done);
+            passes.push_back(pass(end, n, position, count > 1 ? own[i] : *rt.workspace));
+            Pass& one = passes.back();
+            one.before = s.state().tokens();
+            if (count > 1) one.before = std::span(tokens).first(one.position);
+            if (i > 0) passes[i - 1].next = &one;
+            if (s.progress) one.progress = progress(done, count, i);
+            end += n;
+        }
+        if (end < ids.size()) {
+            passes.back().next_n = static_cast<int32_t>(pass_length(s, ids.size() - end));
+        }
+        auto fed = count > 1 ? forward_together(passes) : forward(passes[0]);
+        if (!fed) return tl::unexpected(fed.error());
+        for (Pass& one : passes) {
+            if (auto r = finish(one, before, start); !r) return tl::unexpected(r.error());
+        }
+        return end - done;
+    }
+
+    Pass pass(size_t done, size_t n, int32_t position, Workspace& ws) {
+        Runtime& rt = s.rt();
         const int32_t layers = rt.config.layers;
-        Pass pass{.rt = rt, .ws = *rt.workspace, .state = s.state(), .ids = ids.subspan(done, n)};
-        pass.position = s.state().position();
+        const bool last = done + n == ids.size();
+        Pass pass{.rt = rt, .ws = ws, .state = s.state(), .ids = ids.subspan(done, n)};
+        pass.position = position;
         pass.n = static_cast<int32_t>(n);
         pass.sweep = ids.size() > 1 || rt.options.overlap != Overlap::full;
-        pass.next_n = last ? 0 : static_cast<int32_t>(pass_length(s, ids.size() - done - n));
         pass.each = static_cast<bool>(each);
         pass.best = last ? best : nullptr;
         pass.probe = s.probe;
         pass.cancel = s.cancel;
         pass.routes.chosen.resize(layers);
         pass.routes.guesses.resize(layers);
-        if (s.progress) {
-            pass.progress = [&](double layer) {
-                const auto passes = [&](size_t tokens) {
-                    return std::ceil(static_cast<double>(tokens) / rt.options.chunk);
-                };
-                const double all = passes(done) + passes(ids.size() - done);
-                s.progress((passes(done) + layer / layers) / all);
-            };
-        }
-        pass.logits = [&](int32_t position, std::span<const float> logits) {
-            if (each) each(position, logits);
-            if (last && position == pass.position + pass.n - 1) {
-                s.logits.assign(logits.begin(), logits.end());
-            }
+        const int32_t end = position + pass.n - 1;
+        pass.logits = [this, last, end](int32_t at, std::span<const float> logits) {
+            if (each) each(at, logits);
+            if (last && at == end) s.logits.assign(logits.begin(), logits.end());
         };
-        if (auto r = forward(pass); !r) return r;
+        return pass;
+    }
+
+    // Of the chunk `number` among `count` from ids[done] on that take turns in every layer.
+    std::function<void(double)> progress(size_t done, size_t count, size_t number) {
+        return [this, done, count, number](double layers_done) {
+            const Runtime& rt = s.rt();
+            const auto chunks = [&](size_t tokens) {
+                return std::ceil(static_cast<double>(tokens) / rt.options.chunk);
+            };
+            const double layer = std::ceil(layers_done) - 1;
+            const double turns = layer * static_cast<double>(count) + static_cast<double>(number) +
+                                 (layers_done - layer);
+            const double all = chunks(done) + chunks(ids.size() - done);
+            s.progress((chunks(done) + turns / rt.config.layers) / all);
+        };
+    }
+
+    // The tokens are the state's, and whoever counts tokens is told.
+    Result<void> finish(Pass& pass, const RunStats& before, Clock::time_point start) {
+        Runtime& rt = s.rt();
         s.state().advance(pass.ids);
         rt.cache->token_passed();
         if (rt.device_experts) rt.device_experts->token_passed();

@@ -25,6 +25,10 @@ int32_t compressed_rows_max(const ModelConfig& c, int32_t context) {
     return rows;
 }
 
+int32_t candidate_blocks_max(const ModelConfig& c, int32_t context) {
+    return (compressed_rows_max(c, context) + c.candidate_block - 1) / c.candidate_block;
+}
+
 }  // namespace
 
 WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t context) {
@@ -53,8 +57,7 @@ void Workspace::carve_pass(const ModelConfig& c, Carver& carver) {
     if (!c.kv_sources.empty()) {
         carver.take(topk, n * c.index_topk);
         if (c.candidate_source >= 0) {
-            blocks =
-                (compressed_rows_max(c, shape.context) + c.candidate_block - 1) / c.candidate_block;
+            blocks = candidate_blocks_max(c, shape.context);
             carver.take(candidates, n * blocks);
         }
     }
@@ -165,6 +168,50 @@ Workspace::Workspace(const ModelConfig& config, const WorkspaceShape& planned, s
     shape = planned;
     carve(config, Carver(memory));
     carve_lists(config, Carver(lists));
+}
+
+uint64_t ChunkStore::carve(const ModelConfig& c, const WorkspaceShape& shape, Carver carver) {
+    const auto n = static_cast<uint64_t>(tokens);
+    carver.take(h, n * c.hc * c.hidden);
+    carver.take(pre, n * c.hc);
+    for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
+        carver.take(*table, (n + 1) * (c.rope_dim / 2));
+    }
+    topk = nullptr;
+    candidates = nullptr;
+    if (c.kv_sources.empty()) return carver.used();
+    carver.take(topk, n * c.index_topk);
+    if (c.candidate_source < 0) return carver.used();
+    blocks_ = candidate_blocks_max(c, shape.context);
+    carver.take(candidates, n * blocks_);
+    return carver.used();
+}
+
+uint64_t ChunkStore::bytes(const ModelConfig& config, const WorkspaceShape& shape, int32_t tokens) {
+    ChunkStore store;
+    store.tokens = tokens;
+    return store.carve(config, shape, Carver());
+}
+
+ChunkStore::ChunkStore(const ModelConfig& config, const WorkspaceShape& shape, int32_t count,
+                       std::byte* memory)
+    : ChunkStore() {
+    tokens = count;
+    carve(config, shape, Carver(memory));
+}
+
+ChunkStore ChunkStore::at(const ModelConfig& c, int32_t first) const {
+    const auto past = static_cast<uint64_t>(first);
+    ChunkStore part = *this;
+    part.tokens -= first;
+    part.h += past * c.hc * c.hidden;
+    part.pre += past * c.hc;
+    for (float** table : {&part.plain_cos, &part.plain_sin, &part.yarn_cos, &part.yarn_sin}) {
+        *table += past * (c.rope_dim / 2);
+    }
+    if (topk) part.topk += past * c.index_topk;
+    if (candidates) part.candidates += past * blocks_;
+    return part;
 }
 
 uint64_t RowBuffers::carve(const ModelConfig& c, int32_t chunk, Carver carver) {

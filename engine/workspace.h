@@ -89,6 +89,28 @@ struct Workspace {
     uint64_t carve_lists(const ModelConfig& config, Carver carver);
 };
 
+// What chunks of a prompt keep from layer to layer when all of them go through one before the next
+// begins; host memory, pieces as in Workspace, [tokens] instead of [n]. See together.cpp.
+struct ChunkStore {
+    int32_t tokens = 0;
+    bf16* h;
+    float* pre;
+    float *plain_cos, *plain_sin, *yarn_cos, *yarn_sin;  // neighbours share a row
+    int32_t* topk;
+    uint8_t* candidates;
+
+    static uint64_t bytes(const ModelConfig& config, const WorkspaceShape& shape, int32_t tokens);
+    ChunkStore(const ModelConfig& config, const WorkspaceShape& shape, int32_t tokens,
+               std::byte* memory);
+    // That of a chunk that begins so many tokens after the first one.
+    ChunkStore at(const ModelConfig& config, int32_t first) const;
+
+ private:
+    ChunkStore() = default;
+    uint64_t carve(const ModelConfig& config, const WorkspaceShape& shape, Carver carver);
+    int32_t blocks_ = 0;
+};
+
 // Where the Engram rows of a chunk arrive, one a layer that has a table; host memory.
 struct RowBuffers {
     struct Rows {
