@@ -50,19 +50,19 @@ struct Hits {
     double ram = 0, vram = 0;
 };
 
-Hits hits_of(const PlanModel& model, const Plan& plan, Warmth warmth) {
+Hits hits_of(const PlanModel& model, uint32_t ram_slots, uint32_t vram_slots, Warmth warmth) {
     if (warmth == Warmth::cold) return {};
     const auto rate = [&](uint32_t slots) {
         const double share = std::min(1.0, real(slots) / real(model.experts()));
         return warmth == Warmth::even ? share : std::pow(share, skew);
     };
-    return {rate(plan.cache_slots), rate(plan.vram_cache_slots)};
+    return {rate(ram_slots), rate(vram_slots)};
 }
 
-// A layer's experts, `asked` of them on average, brought to where they are computed.
+// Experts brought to where they are computed: `asked` of them, `read` unless a cache has them.
 void add_experts(Terms& terms, const Sizes& s, const MachineRates& rates, Hits hits, double asked,
-                 double drive_bytes_s) {
-    terms.drive += asked * (1 - hits.vram) * (1 - hits.ram) * s.expert_read / drive_bytes_s;
+                 double read, double drive_bytes_s) {
+    terms.drive += read * (1 - hits.vram) * (1 - hits.ram) * s.expert_read / drive_bytes_s;
     if (rates.gpu) terms.link += asked * (1 - hits.vram) * s.expert / rates.link->bytes_s;
 }
 
@@ -95,11 +95,12 @@ const char* Terms::binds() const {
 Forecast forecast_decode(const PlanModel& model, const Plan& plan, const MachineRates& rates,
                          Warmth warmth) {
     const Sizes s(model);
-    const Hits hits = hits_of(model, plan, warmth);
+    const Hits hits = hits_of(model, plan.cache_slots, plan.vram_cache_slots, warmth);
     Forecast out{
         .warmth = warmth, .tokens = 1, .ram_hits = hits.ram, .vram_hits = hits.vram, .terms = {}};
     Terms& t = out.terms;
-    add_experts(t, s, rates, hits, s.layers * s.top_k, rates.drive.layer_bytes_s);
+    const double asked = s.layers * s.top_k;
+    add_experts(t, s, rates, hits, asked, asked, rates.drive.layer_bytes_s);
     t.drive += s.rows * 2 * row_block / rates.drive.layer_bytes_s;
     const KernelRates& k = rates.gpu ? *rates.gpu : rates.cpu;
     double& compute = rates.gpu ? t.gpu : t.cpu;
@@ -113,7 +114,7 @@ Forecast forecast_decode(const PlanModel& model, const Plan& plan, const Machine
 Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const MachineRates& rates,
                          Warmth warmth, int32_t tokens) {
     const Sizes s(model);
-    const Hits hits = hits_of(model, plan, warmth);
+    const Hits hits = hits_of(model, plan.cache_slots, plan.vram_cache_slots, warmth);
     Forecast out{.warmth = warmth,
                  .tokens = tokens,
                  .ram_hits = hits.ram,
@@ -122,10 +123,24 @@ Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const Machine
     Terms& t = out.terms;
     const KernelRates& k = rates.gpu ? *rates.gpu : rates.cpu;
     double& compute = rates.gpu ? t.gpu : t.cpu;
+    const auto distinct_of = [&](double m) {
+        return s.experts * (1 - std::pow(1 - s.top_k / s.experts, m));
+    };
+    // Chunks that go together read what is new to them, and what the lent slots could not keep.
+    const bool together = std::min(tokens, plan.together) > plan.shape.chunk;
+    const double lent = together ? std::min(s.experts, real(plan.cache_slots)) : 0;
+    const Hits reading = hits_of(model, plan.cache_slots - static_cast<uint32_t>(lent),
+                                 plan.vram_cache_slots, warmth);
+    double before = 0;  // tokens of the chunks that went first
     for (int32_t done = 0; done < tokens; done += plan.shape.chunk) {
         const double m = std::min(tokens - done, plan.shape.chunk);
-        const double distinct = s.experts * (1 - std::pow(1 - s.top_k / s.experts, m));
-        add_experts(t, s, rates, hits, s.layers * distinct, rates.drive.stream_bytes_s);
+        const double distinct = distinct_of(m);
+        if (!together || before + m > plan.together) before = 0;
+        const double fresh = distinct_of(before + m) - distinct_of(before);
+        const double again = before > 0 ? std::max(0.0, distinct - fresh - lent) : 0;
+        add_experts(t, s, rates, reading, s.layers * distinct, s.layers * (fresh + again),
+                    rates.drive.stream_bytes_s);
+        before += m;
         t.drive += m * s.rows * 2 * row_block / rates.drive.stream_bytes_s;
         compute += std::max(s.dense / k.dense_bytes_s, m * s.dense_macs / k.dense_macs_s);
         compute += m * s.attention_macs / k.dense_macs_s;

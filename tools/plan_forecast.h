@@ -9,8 +9,9 @@
 //     card   dense / dense rate + K E / expert rate + operations + trips to the host
 //     cpu    the same without a card; with one, the head if it is in host memory
 // Prompt, chunk after chunk of m tokens: a layer's distinct experts under even routing,
-// N (1 - (1 - top_k / N)^m), are read, copied and computed once; matrices cost the larger of their
-// bytes and their multiply-adds; only the last token goes through the head.
+// N (1 - (1 - top_k / N)^m), are copied and computed once a chunk, and read once for all chunks
+// that go together, as far as the cache can lend them a layer's slots; matrices cost the larger of
+// their bytes and their multiply-adds; only the last token goes through the head.
 //
 // Hit rates: cold 0. Warm with even routing: the share s of all experts that is kept. Warm with
 // routing as skewed as published runs of such models show: s^0.4 (5.5 % kept: 31 %, published 33 %;

@@ -30,11 +30,13 @@ struct Flash {
     Plan plan;
     MachineRates rates;
 
-    explicit Flash(uint64_t vram, uint64_t ram) {
+    Flash(uint64_t vram, uint64_t ram, std::optional<uint32_t> slots = {}, int32_t context = 0) {
         auto read = model_to_plan({}, "deepseek-v4.1-flash");
         REQUIRE_MESSAGE(read, (read ? "" : read.error().message));
         model = std::move(*read);
         options.ram = ram;
+        options.cache_slots = slots;
+        options.context = context;
         auto made = plan_memory({.config = model->config(),
                                  .options = options,
                                  .specs = model->specs,
@@ -157,12 +159,41 @@ TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
     CHECK(even.ram_hits == doctest::Approx(f.plan.cache_slots / 15360.0));
     CHECK(even.limit_tok_s() > cold.limit_tok_s());
     CHECK(skewed.limit_tok_s() > even.limit_tok_s());
+}
 
-    // A sweep of 4096 tokens reads nearly every expert once a chunk.
-    const Forecast prompt = forecast_prompt(*f.model, f.plan, f.rates, Warmth::cold, 4096);
-    const double chunks = std::ceil(4096.0 / f.plan.shape.chunk);
-    CHECK(prompt.terms.drive >= 0.99 * chunks * 15360 * 18808832.0 / 8.8e9);
-    CHECK(prompt.terms.drive <= 1.02 * chunks * 15360 * 18808832.0 / 8.8e9);
+TEST_CASE("a prompt of several chunks reads once what the cache keeps of a layer") {
+    const auto reads = [](const Flash& f, int32_t tokens) {
+        const Forecast prompt = forecast_prompt(*f.model, f.plan, f.rates, Warmth::cold, tokens);
+        const double chunks = std::ceil(double(tokens) / f.plan.shape.chunk);
+        CHECK(chunks >= 2);
+        CHECK(prompt.terms.link ==
+              doctest::Approx(chunks * 15360 * 18800640.0 / 28.6e9).epsilon(0.01));
+        return prompt.terms.drive / (15360 * 18808832.0 / 8.8e9);
+    };
+    const Flash f(7838315315, 32 * gib);
+    CHECK(f.plan.together == f.plan.shape.context);
+    uint64_t store = 0;
+    for (const BudgetLine& one : f.plan.placement) {
+        if (one.what == "prompt chunks, 8192 tokens") store = one.bytes;
+    }
+    CHECK(store == f.plan.chunk_store);
+    CHECK(store / 8192 > 43000);
+    CHECK(store / 8192 < 45000);
+    CHECK(reads(f, 4096) == doctest::Approx(1).epsilon(0.02));
+    CHECK(reads(f, 8192) == doctest::Approx(1).epsilon(0.02));
+    // A longer context than RAM keeps: several turns.
+    const Flash wide(7838315315, 16 * gib, {}, 65536);
+    CHECK(wide.plan.together > 3 * wide.plan.shape.chunk);
+    CHECK(wide.plan.together % wide.plan.shape.chunk == 0);
+    CHECK(wide.plan.together < 60000);
+    const double turns = std::ceil(60000.0 / wide.plan.together);
+    CHECK(reads(wide, 60000) == doctest::Approx(turns).epsilon(0.05));
+    // Less than a layer stays, nothing does.
+    const Flash less(7838315315, 32 * gib, 250);
+    CHECK(reads(less, 4096) == doctest::Approx(1 + 134 / 384.0).epsilon(0.02));
+    const Flash off(7838315315, 32 * gib, 0);
+    CHECK(off.plan.together == 0);
+    CHECK(reads(off, 4096) == doctest::Approx(2).epsilon(0.02));
 }
 
 TEST_CASE("what binds is the longest of the terms") {
