@@ -56,7 +56,7 @@ struct EngineOptions {
     Overlap overlap = Overlap::full;
     std::optional<uint32_t> prefetch;  // guesses a layer, 0 = off; else governed
     int32_t context = 0;               // tokens; 0: min(model, 8192)
-    // Prompt tokens a sweep; 0: what fits, at most 2048, on a card 4096.
+    // Prompt tokens at once; 0: what fits, at most 2048, on a card 4096.
     int32_t chunk = 0;
     IndexKeys index_keys = IndexKeys::own;
     std::string record_routes;  // file, or empty
@@ -156,7 +156,8 @@ class Engine {
 class Session {
  public:
     ~Session();
-    // Feeds ids at the current position, in chunks of options().chunk, and returns the logits
+    // Feeds ids at the current position, in chunks of options().chunk, which go through each layer
+    // together as far as RAM keeps them and where that reads fewer experts, and returns the logits
     // [vocab] of the last one, valid until the next call. `each` (may be empty) is told the logits
     // of every position. On Code::interrupted (cancel), io or numerical errors the session's
     // position is back where it was before the call, its state as then.
@@ -173,7 +174,7 @@ class Session {
     Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids);
     void reset();
     void set_cancel(const std::atomic<bool>* cancel);
-    void set_probe(Probe* probe);
+    void set_probe(Probe* probe);  // chunks go one after another then
     void set_progress(
         std::function<void(double done)> progress);  // share of a feed, by layers to go through
     const RunStats& stats() const;

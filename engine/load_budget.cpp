@@ -57,7 +57,7 @@ void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
 }
 
 // The official decode quirk depends on how a text is cut, so a prompt has to be one chunk. Else the
-// largest chunk that fits: a prompt's experts are read (and cross the link) once a chunk. On a
+// largest chunk that fits: a prompt's experts cross the link, and may be read, once a chunk. On a
 // device it goes before the expert cache there, which is of little use before it holds a token's
 // experts.
 void resolve_chunk(const PlanInput& in, uint64_t ram_left, uint64_t device_left, Plan& plan) {

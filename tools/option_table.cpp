@@ -125,7 +125,7 @@ constexpr OptionSpec table[] = {
     {"--prefetch", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
      "Guesses a layer, up to 64 (default: 0 to 4, governed by what they gain)", set_prefetch},
     {"--chunk", "N", Takes::one, plans, true, g_machine,
-     "Prompt tokens a sweep (default: what fits)", set_chunk},
+     "Prompt tokens at once (default: what fits)", set_chunk},
     {"--index-keys", "own|reference", Takes::one, answer | record, true, g_machine,
      "reference: the official program's decode quirk", set_index_keys},
     {"--trace", "FILE", Takes::one, runs_model, false, g_output,

@@ -205,12 +205,14 @@ class Bench:
 
     def stage_prompt(self):
         for model in ("wide", "deep"):
+            # What a token uses, and what the chunks of a prompt share of a layer.
+            slots = max(6 * self.scale.layers[model], self.scale.experts[model])
             for count in self.scale.prompts[1:2] if model == "wide" else self.scale.prompts:
                 name = (f"prompt of {count}, paced {self.gb(self.scale.rate)}, {self.scale.layers[model]} layers x "
                         f"{self.scale.experts[model]}")
                 try:
-                    answer = self.answer(f"prompt-{model}-{count}", self.model(model), *self.cold, *self.no_vram(), "--io",
-                                         self.pace(self.scale.rate), tokens=2, prompt=self.prompt_text(count),
+                    answer = self.answer(f"prompt-{model}-{count}", self.model(model), "--cache-slots", str(slots),
+                                         *self.no_vram(), "--io", self.pace(self.scale.rate), tokens=2, prompt=self.prompt_text(count),
                                          context=count + 512)
                 except RuntimeError as error:
                     self.failed(name, error)
