@@ -346,4 +346,19 @@ TEST_CASE("one chunk, and a token after it, cost no trip to the host more than b
     CHECK(trips[0] == trips[1]);
 }
 
+TEST_CASE("a chunk that waits for its turn costs a few trips to the host a layer") {
+    const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
+    uint64_t trips[2];
+    for (uint32_t slots : {0u, 64u}) {
+        auto engine = load_engine(chunked("dsv41-tiny", 50, slots, On::device));
+        auto session = open_session(*engine);
+        REQUIRE(session->feed(std::span(ids).first(200)));
+        CHECK(session->stats().cache.chunks_together == (slots ? 4 : 0));
+        trips[slots > 0] = session->stats().device.downloads;
+    }
+    // Streams and coefficients after 7 layers; rope tables once; 3 lists and a candidate mask.
+    CHECK(trips[1] - trips[0] <= 4 * (7 * 2 + 4 + 3 + 1));
+    CHECK(trips[1] - trips[0] >= 4 * 7 * 2);
+}
+
 }  // namespace sluice::test

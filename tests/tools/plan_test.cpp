@@ -62,12 +62,13 @@ constexpr uint64_t gib = uint64_t{1} << 30;
 }  // namespace
 
 TEST_CASE("the plan's placement is the engine's, line by line") {
-    std::vector<EngineOptions> cases(5, test::model_options("dsv41-tiny"));
+    std::vector<EngineOptions> cases(6, test::model_options("dsv41-tiny"));
     cases[1].cache_slots = 0;
     cases[2].context = 4096, cases[2].chunk = 64;
     cases[3].ram = 40u << 20;
     cases[4] = test::model_options("dsv41-rand-a");
     cases[4].tuning.in_flight_max = 3;
+    cases[5].chunk = 64, cases[5].cache_slots = 100;  // chunks that wait for each other
     for (size_t i = 0; i < cases.size(); i++) {
         CAPTURE(i);
         const auto engine = test::load_engine(cases[i]);
@@ -77,6 +78,7 @@ TEST_CASE("the plan's placement is the engine's, line by line") {
         auto plan = make_plan(options, PlanParts::placement);
         REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
         CHECK(lines_of(plan->plan.placement) == lines_of(engine->placement()));
+        CHECK((plan->plan.together == 512) == (i == 5));
         CHECK(plan->options.chunk == engine->options().chunk);
         CHECK(plan->options.context == engine->options().context);
         CHECK(plan->device == engine->device_name());
