@@ -124,9 +124,10 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does") {
         const uint64_t once = fed(512, 64).cache.bytes_demand;
         uint64_t apart = 0;
         for (int32_t chunk : {16, 80}) {
+            if (on == On::device && chunk == 16) continue;
             CAPTURE(chunk);
             const uint64_t chunks = 240 / static_cast<uint64_t>(chunk);
-            for (uint32_t slots : {64u, 100u, 300u}) {
+            for (uint32_t slots : {64u, 300u}) {
                 CAPTURE(slots);
                 const RunStats stats = fed(chunk, slots);
                 CHECK(stats.cache.bytes_demand == once);
@@ -279,6 +280,7 @@ TEST_CASE("routes of chunks that went together replay to the same hits") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     for (uint32_t slots : {48u, 64u, 100u, 300u, 512u}) {
         for (const char* policy : {"aging-lru", "layer-lru", "slru"}) {
+            if (slots != 100 && policy != std::string("aging-lru")) continue;
             CAPTURE(slots);
             CAPTURE(policy);
             EngineOptions options = chunked("dsv41-tiny", 16, slots);
