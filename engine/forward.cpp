@@ -115,6 +115,8 @@ Result<void> run_layer(Pass& pass, int32_t layer) {
     }
     if (auto r = probe_replace(pass, layer); !r) return r;
 
+    // Of one token nothing here depends on experts that may be missing, up to the router.
+    if (n == 1) pass.rt.backend->begin_repeat(layer);
     enter(pass, w.hc_attn, w.attn_norm);
     if (auto r = probe(pass, layer, "attn_in", ws.x, n * dim); !r) return r;
     if (auto r = attention(pass, layer); !r) return r;
@@ -185,6 +187,7 @@ Result<void> run_head(Pass& pass) {
     const ModelConfig& c = pass.rt.config;
     Workspace& ws = pass.ws;
     Backend& backend = *pass.rt.backend;
+    if (pass.n == 1) backend.begin_repeat(c.layers);
     settle(pass);
     backend.run(HyperCollapse{ws.collapsed, pass.pre, pass.h, pass.n, c.hc, c.hidden});
     backend.run(RmsNorm{ws.x, ws.collapsed, pass.rt.weights.norm, pass.n, c.hidden, c.norm_eps});

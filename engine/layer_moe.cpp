@@ -22,7 +22,8 @@ struct Routed {
     // Rows, slots and weights of distinct[i] are begin[i] .. begin[i + 1] of the lists.
     std::vector<int32_t> begin, rows, slots;
     std::vector<float> row_weights;
-    QuantRows x;  // of the pass in host memory, where the CPU may take part
+    QuantRows x;                // of the pass in host memory, where the CPU may take part
+    bool shared_begun = false;  // the shared expert, while the routes came
 };
 
 // The weights lie behind the ids of this pass.
@@ -97,6 +98,22 @@ void give_up_experts(Runtime& rt) {
 
 namespace {
 
+void run_shared(Pass& pass, int32_t layer) {
+    const spans::Leaf leaf("shared expert", layer);
+    const ModelConfig& c = pass.rt.config;
+    const LayerWeights& w = pass.rt.weights.layers[layer];
+    Workspace& ws = pass.ws;
+    Backend& backend = *pass.rt.backend;
+    const int32_t n = pass.n;
+    backend.run(GateUp{
+        {ws.shared_gate, w.shared_w1, ws.xq, n},
+        {ws.shared_up, w.shared_w3, ws.xq, n},
+        {ws.shared_act, ws.shared_gate, ws.shared_up, nullptr, n, c.moe_hidden, c.swiglu_limit}});
+    backend.run(LinearFp8{ws.shared, w.shared_w2, ws.shared_act, n});
+}
+
+// On a device with memory of its own the shared expert of a decode step is computed while the
+// routes travel; else the drive comes first.
 Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
     const spans::Leaf leaf("route", layer);
     Workspace& ws = pass.ws;
@@ -116,7 +133,10 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
         own.resize(count * 8);
         both = own;
     }
-    if (auto done = backend.download(both.data(), ws.routes, both.size()); !done) return done;
+    backend.fetch(ws.routes, both.size());
+    routed.shared_begun = !pass.sweep && !backend.host_memory();
+    if (routed.shared_begun) run_shared(pass, layer);
+    if (auto done = backend.fetched(both.data()); !done) return done;
     routed.ids.resize(count);
     routed.weights.resize(count);
     std::memcpy(routed.ids.data(), both.data(), count * 4);
@@ -171,20 +191,6 @@ void write_lists(Pass& pass, const Routed& routed) {
     std::memcpy(ws.expert_rows, routed.rows.data(), bytes);
     std::memcpy(ws.expert_slots, routed.slots.data(), bytes);
     std::memcpy(ws.expert_weights, routed.row_weights.data(), bytes);
-}
-
-void run_shared(Pass& pass, int32_t layer) {
-    const spans::Leaf leaf("shared expert", layer);
-    const ModelConfig& c = pass.rt.config;
-    const LayerWeights& w = pass.rt.weights.layers[layer];
-    Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
-    const int32_t n = pass.n;
-    backend.run(GateUp{
-        {ws.shared_gate, w.shared_w1, ws.xq, n},
-        {ws.shared_up, w.shared_w3, ws.xq, n},
-        {ws.shared_act, ws.shared_gate, ws.shared_up, nullptr, n, c.moe_hidden, c.swiglu_limit}});
-    backend.run(LinearFp8{ws.shared, w.shared_w2, ws.shared_act, n});
 }
 
 ExpertWeights view(const Runtime& rt, ExpertKey key, const std::byte* slot) {
@@ -398,7 +404,7 @@ Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
         if (auto r = rt.cache->wait_for_reads(); !r) return r;
     }
     write_lists(pass, routed);
-    run_shared(pass, layer);
+    if (!routed.shared_begun) run_shared(pass, layer);
     if (rt.device_experts) {
         if (auto r = run_resident(pass, layer, routed, missing); !r) return r;
     }

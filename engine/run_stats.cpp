@@ -32,6 +32,7 @@ CacheStats operator-(CacheStats a, const CacheStats& b) {
 
 Backend::Counters operator-(Backend::Counters a, const Backend::Counters& b) {
     a.launches -= b.launches;
+    a.graphs -= b.graphs;
     a.waits -= b.waits;
     a.downloads -= b.downloads;
     a.upload_bytes -= b.upload_bytes;

@@ -46,6 +46,15 @@ class Backend {
     virtual void fill_zero(void* device, size_t bytes) = 0;
     virtual Result<void> synchronize() = 0;
 
+    // A download that does not hold up the device: what is run between the two calls, and leaves
+    // alone what is fetched, goes on while fetched() waits. One at a time.
+    virtual void fetch(const void* device, size_t bytes) { fetch_ = {device, bytes}; }
+    virtual Result<void> fetched(void* host) { return download(host, fetch_.device, fetch_.bytes); }
+    // From here to the next trip to the host come the operations of the last time with this tag, in
+    // the same order: a device may send them together. Their arguments may be others; so may the
+    // operations, at a cost.
+    virtual void begin_repeat(int32_t tag) { (void)tag; }
+
     // Host memory that operations may read in place (row lists, weights of a step): the host writes
     // it, and must not write it again before the operations that read it are done. Device memory
     // where that is the same.
@@ -94,7 +103,8 @@ class Backend {
 
     // What it has done since the last call of clear_counters().
     struct Counters {
-        uint64_t launches = 0;
+        uint64_t launches = 0;   // calls: a graph is one
+        uint64_t graphs = 0;     // of those
         uint64_t waits = 0;      // the host stood still for the device
         uint64_t downloads = 0;  // trips device to host
         uint64_t upload_bytes = 0;
@@ -137,6 +147,12 @@ class Backend {
     virtual void run(const RotatedAttention& op);
     virtual void run(const GroupedOutputQuant& op);
     virtual void run(const GateUp& op);
+
+ private:
+    struct {
+        const void* device = nullptr;
+        size_t bytes = 0;
+    } fetch_;
 };
 
 enum class CpuIsa { automatic, scalar, avx2, avx512, amx };
@@ -155,6 +171,10 @@ int usable_cpus();
 struct CudaOptions {
     int device = 0;
     uint64_t vram_budget = 0;  // bytes; 0: free now minus a margin
+    // Send what begin_repeat() announces as CUDA graphs; else where kernels cannot overlap.
+    std::optional<bool> graphs{};
+    // Kernels may start while the one before drains, where the card can; off to compare.
+    bool overlap = true;
 };
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 // Visible CUDA devices by name; empty without driver or devices. An initialisation failure with a

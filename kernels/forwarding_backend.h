@@ -35,6 +35,13 @@ class ForwardingBackend : public Backend {
         call([&](Backend& b) { b.fill_zero(device, bytes); });
     }
     Result<void> synchronize() override { return inner_->synchronize(); }
+    void fetch(const void* device, size_t bytes) override {
+        call([&](Backend& b) { b.fetch(device, bytes); });
+    }
+    Result<void> fetched(void* host) override {
+        return call([&](Backend& b) { return b.fetched(host); });
+    }
+    void begin_repeat(int32_t tag) override { inner_->begin_repeat(tag); }
     Result<std::byte*> allocate_shared(size_t bytes, std::string_view purpose) override {
         return inner_->allocate_shared(bytes, purpose);
     }

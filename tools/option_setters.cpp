@@ -302,6 +302,11 @@ Outcome set_vram_slots(Options& o, const Setting& s) {
     return {};
 }
 
+Outcome set_graphs(Options& o, const Setting& s) {
+    return store_choice<std::optional<bool>>(
+        o.engine.graphs, s, {{"auto", std::nullopt}, {"on", true}, {"off", false}});
+}
+
 Outcome set_cpu_experts(Options& o, const Setting& s) {
     std::string_view text = text_of(s);
     o.engine.cpu_experts.reset();

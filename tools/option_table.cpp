@@ -113,6 +113,8 @@ constexpr OptionSpec table[] = {
     {"--link", "paced:RATE", Takes::one, plans, true, g_machine,
      "Experts reach the device no faster than that, like paced:14GB a second (for measuring)",
      set_link},
+    {"--graphs", "auto|on|off", Takes::one, runs_model, true, g_machine,
+     "A card's repeated launches as CUDA graphs (default: where they are quicker)", set_graphs},
     {"--skip-selftest", "", Takes::none, runs_model, true, g_machine,
      "Do not check a card's kernels at their first start", set_skip_selftest},
     {"--cache-slots", "N|off", Takes::one, plans | simulate_, true, g_machine,

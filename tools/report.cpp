@@ -230,7 +230,8 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
         const double tokens =
             static_cast<double>(std::max<uint64_t>(1, all.decode_tokens + (all.prompt_tokens > 0)));
         out += cat("device    ", fixed(static_cast<double>(all.device.launches) / tokens, 1),
-                   " launches, ", fixed(static_cast<double>(all.device.downloads) / tokens, 1),
+                   " launches (", fixed(static_cast<double>(all.device.graphs) / tokens, 1),
+                   " of graphs), ", fixed(static_cast<double>(all.device.downloads) / tokens, 1),
                    " trips to the host, ", fixed(static_cast<double>(all.device.waits) / tokens, 1),
                    " waits a pass; uploaded ", size_text(all.device.upload_bytes), " in ",
                    fixed(all.device.upload_s, 3), " s\n");
@@ -346,6 +347,7 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
         write_cpu_experts(json, all.cpu);
         json.key("gpu").begin_object();
         json.member("launches", all.device.launches)
+            .member("graphs", all.device.graphs)
             .member("waits", all.device.waits)
             .member("downloads", all.device.downloads)
             .member("upload_bytes", all.device.upload_bytes)

@@ -163,9 +163,8 @@ void launch(const SparseAttention& op, const Rotation& rotation, Workspace& work
     Shape shape{ceil_div(op.window + op.k, key_tile) * key_tile, ceil_div(op.dim, 16) * 16};
     if (op.n <= few_queries) return launch_few(op, rotation, work, lane);
     size_t bytes = attention_shared_bytes(op.window, op.k, op.dim);
-    cudaFuncSetAttribute(attention_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    attention_kernel<<<dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, lane>>>(
-        op, rotation, shape);
+    launch_plain(attention_kernel, dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, lane,
+                 op, rotation, shape);
 }
 
 }  // namespace

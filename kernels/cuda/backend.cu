@@ -1,5 +1,6 @@
 // The CUDA backend: one arena taken at start, a compute stream, an upload stream, and marks between
 // them.
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,7 +17,8 @@ namespace {
 using cuda::check, cuda::meaning, cuda::Marks, cuda::Stopwatch;
 
 constexpr size_t alignment = 256;
-constexpr uint64_t margin = 256ull << 20;  // left to desktop and driver when no budget is given
+constexpr size_t staging_bytes = 64 * 1024;  // of small downloads
+constexpr uint64_t margin = 256ull << 20;    // left to desktop and driver when no budget is given
 
 class CudaBackend final : public Backend {
  public:
@@ -37,6 +39,11 @@ class CudaBackend final : public Backend {
     uint64_t memory_limit() const override { return size_ - used_; }
     uint64_t reserve_bytes(const Shapes& largest) const override;
     Result<void> synchronize() override;
+    void fetch(const void* device, size_t bytes) override;
+    Result<void> fetched(void* host) override;
+    void begin_repeat(int32_t tag) override {
+        if (use_graphs_) graphs_.begin(tag);
+    }
 
     Result<void> pin(std::span<std::byte> host) override;
     void upload_beside(void* device, const void* host, size_t bytes) override;
@@ -44,13 +51,9 @@ class CudaBackend final : public Backend {
         upload_time_.end(uploads_);
         return upload_marks_.record(uploads_);
     }
-    uint64_t mark_compute() override {
-        after_kernel_ = false;
-        return compute_marks_.record(compute_);
-    }
+    uint64_t mark_compute() override { return compute_marks_.record(stream()); }
     void compute_after_uploads(uint64_t mark) override {
-        after_kernel_ = false;
-        compute_time_.end(compute_);
+        compute_time_.end(stream());
         if (mark) note(cudaStreamWaitEvent(compute_, upload_marks_.event(mark)), "wait");
     }
     void uploads_after_compute(uint64_t mark) override {
@@ -192,14 +195,34 @@ class CudaBackend final : public Backend {
             failure_ = Error{Code::device, cat(what, " needs ", bytes,
                                                " bytes of scratch, reserved are ", work_.bytes)};
     }
-    cuda::Lane lane() { return {compute_, can_overlap_, &after_kernel_}; }
+    cuda::Lane lane() {
+        return {compute_, can_overlap_, &after_kernel_, &graphs_, &counters_.launches};
+    }
+    // For what is no kernel: after all that was recorded.
+    cudaStream_t stream() {
+        send_recorded();
+        after_kernel_ = false;
+        return compute_;
+    }
+    void send_recorded() {
+        if (graphs_.empty()) return;
+        cuda::flush_graph(lane());
+        note(cudaGetLastError(), "graph");
+        ++counters_.graphs;
+    }
+    // The same, at a trip to the host: the row that begin_repeat() announced ends.
+    cudaStream_t trip() {
+        const cudaStream_t all = stream();
+        graphs_.end();
+        compute_time_.end(all);
+        return all;
+    }
     template <class Launch>
     void start(std::string_view what, const Launch& launch) {
         if (failure_) return;
         compute_time_.begin(compute_);
         launch();
         note(cudaGetLastError(), what);
-        ++counters_.launches;
     }
     // One launch, or the parts one after another.
     template <class Op, class Launch>
@@ -209,12 +232,10 @@ class CudaBackend final : public Backend {
             compute_time_.begin(compute_);
             done = launch();
         }
-        if (done) {
+        if (done)
             note(cudaGetLastError(), what);
-            ++counters_.launches;
-        } else {
+        else
             Backend::run(op);
-        }
     }
     Result<void> report() {
         if (!failure_) return {};
@@ -224,6 +245,11 @@ class CudaBackend final : public Backend {
     std::string name_;
     cudaStream_t compute_ = nullptr, uploads_ = nullptr;
     bool can_overlap_ = false, after_kernel_ = false;  // cuda::Lane
+    bool use_graphs_ = false;
+    cuda::Graphs graphs_;
+    std::byte* staging_ = nullptr;  // pinned, staging_bytes
+    cudaEvent_t fetch_done_ = nullptr;
+    size_t fetch_bytes_ = 0;
     Marks compute_marks_, upload_marks_;
     mutable Stopwatch compute_time_, upload_time_;
     std::byte* arena_ = nullptr;
@@ -257,7 +283,8 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
         return within(cat(name_, ", this binary holds compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
                       code.error());
     shared_limit_ = props.sharedMemPerBlockOptin;
-    can_overlap_ = props.major >= 9;
+    can_overlap_ = props.major >= 9 && options.overlap;
+    use_graphs_ = options.graphs.value_or(!can_overlap_);
     size_t free = 0, total = 0;
     if (auto read = check(cudaMemGetInfo(&free, &total), "free memory"); !read) return read;
     size_ = options.vram_budget ? options.vram_budget : (free > margin ? free - margin : 0);
@@ -274,6 +301,13 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
         auto made = check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "stream");
         if (!made) return made;
     }
+    if (auto made =
+            check(cudaHostAlloc(&staging_, staging_bytes, cudaHostAllocPortable), "staging");
+        !made)
+        return made;
+    if (auto made = check(cudaEventCreateWithFlags(&fetch_done_, cudaEventDisableTiming), "event");
+        !made)
+        return made;
     if (auto made = compute_marks_.create(); !made) return made;
     if (auto made = upload_marks_.create(); !made) return made;
     if (auto made = compute_time_.create(); !made) return made;
@@ -290,6 +324,8 @@ CudaBackend::~CudaBackend() {
     if (uploads_) cudaStreamSynchronize(uploads_);
     for (void* p : pinned_) cudaHostUnregister(p);
     for (void* p : shared_) cudaFreeHost(p);
+    if (staging_) cudaFreeHost(staging_);
+    if (fetch_done_) cudaEventDestroy(fetch_done_);
     if (compute_) cudaStreamDestroy(compute_);
     if (uploads_) cudaStreamDestroy(uploads_);
     if (arena_) cudaFree(arena_);
@@ -348,8 +384,7 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
 }
 
 void CudaBackend::upload(void* device, const void* host, size_t bytes) {
-    after_kernel_ = false;
-    compute_time_.end(compute_);
+    compute_time_.end(stream());
     note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_), "upload");
     cudaPointerAttributes kind{};
     // Pageable memory is staged before the call returns; pinned memory is read later, so the caller
@@ -363,38 +398,54 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
 }
 
 Result<void> CudaBackend::download(void* host, const void* device, size_t bytes) {
-    after_kernel_ = false;
-    compute_time_.end(compute_);
-    note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, compute_), "download");
+    if (bytes <= staging_bytes) {
+        fetch(device, bytes);
+        return fetched(host);
+    }
+    note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, trip()), "download");
     note(cudaStreamSynchronize(compute_), "download");
     ++counters_.waits;
     ++counters_.downloads;
     return report();
 }
 
+void CudaBackend::fetch(const void* device, size_t bytes) {
+    fetch_bytes_ = bytes;
+    if (bytes > staging_bytes) return Backend::fetch(device, bytes);
+    note(cudaMemcpyAsync(staging_, device, bytes, cudaMemcpyDeviceToHost, trip()), "download");
+    note(cudaEventRecord(fetch_done_, compute_), "download");
+}
+
+Result<void> CudaBackend::fetched(void* host) {
+    if (fetch_bytes_ > staging_bytes) return Backend::fetched(host);
+    send_recorded();
+    note(cudaEventSynchronize(fetch_done_), "download");
+    ++counters_.waits;
+    ++counters_.downloads;
+    if (auto done = report(); !done) return done;
+    std::memcpy(host, staging_, fetch_bytes_);
+    return {};
+}
+
 void CudaBackend::copy(void* to, const void* from, size_t bytes) {
-    after_kernel_ = false;
-    note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_), "copy");
+    note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()), "copy");
     ++counters_.launches;
 }
 
 void CudaBackend::copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                             size_t bytes, size_t rows) {
-    after_kernel_ = false;
     note(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, bytes, rows, cudaMemcpyDeviceToDevice,
-                           compute_),
+                           stream()),
          "copy");
     ++counters_.launches;
 }
 
 void CudaBackend::fill_zero(void* device, size_t bytes) {
-    after_kernel_ = false;
-    note(cudaMemsetAsync(device, 0, bytes, compute_), "fill");
+    note(cudaMemsetAsync(device, 0, bytes, stream()), "fill");
 }
 
 Result<void> CudaBackend::synchronize() {
-    after_kernel_ = false;
-    compute_time_.end(compute_);
+    trip();
     upload_time_.end(uploads_);
     note(cudaStreamSynchronize(uploads_), "uploads");
     note(cudaStreamSynchronize(compute_), "compute");
@@ -422,34 +473,7 @@ void CudaBackend::upload_beside(void* device, const void* host, size_t bytes) {
     counters_.upload_bytes += bytes;
 }
 
-// No driver at all is "no device"; a driver that does not start is an error with its code.
-Result<int> device_count() {
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess) return count;
-    cudaGetLastError();
-    if (error == cudaErrorNoDevice) return 0;
-    if (error == cudaErrorInsufficientDriver) {
-        int version = 0;
-        if (cudaDriverGetVersion(&version) == cudaSuccess && version == 0) return 0;
-    }
-    return fail(Code::device, cat("CUDA does not start: ", meaning(error)));
-}
-
 }  // namespace
-
-Result<std::vector<std::string>> cuda_devices() {
-    auto count = device_count();
-    if (!count) return tl::unexpected<Error>(count.error());
-    std::vector<std::string> names;
-    for (int i = 0; i < *count; ++i) {
-        cudaDeviceProp props{};
-        if (auto read = check(cudaGetDeviceProperties(&props, i), cat("device ", i)); !read)
-            return tl::unexpected<Error>(read.error());
-        names.push_back(props.name);
-    }
-    return names;
-}
 
 std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
     size_t bytes = 0;
@@ -463,21 +487,8 @@ std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-Result<std::string> cuda_identity(int device) {
-    cudaDeviceProp props{};
-    if (auto read = check(cudaGetDeviceProperties(&props, device), cat("device ", device)); !read)
-        return tl::unexpected<Error>(read.error());
-    int driver = 0, runtime = 0;
-    if (auto read = check(cudaDriverGetVersion(&driver), "driver version"); !read)
-        return tl::unexpected<Error>(read.error());
-    if (auto read = check(cudaRuntimeGetVersion(&runtime), "runtime version"); !read)
-        return tl::unexpected<Error>(read.error());
-    return cat(props.name, ", compute ", props.major, ".", props.minor, ", driver ", driver,
-               ", runtime ", runtime);
-}
-
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
-    auto count = device_count();
+    auto count = cuda::device_count();
     if (!count) return tl::unexpected<Error>(count.error());
     if (options.device < 0 || options.device >= *count)
         return fail(Code::device,

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/graphs.cuh"
 
 namespace sluice::cuda {
 
@@ -27,12 +28,13 @@ struct Workspace {
 // launch_kernel() may begin while the kernel before it drains (programmatic dependent launch): what
 // it does before start_after_previous() reads nothing that is ever written after loading, that is,
 // weights. `after_kernel` is false while the last thing in the stream is no kernel, and then the
-// next one starts the plain way.
+// next one starts the plain way. While `graphs` records, kernels are kept there instead.
 struct Lane {
     cudaStream_t stream = nullptr;
     bool can_overlap = false;
     bool* after_kernel = nullptr;
-    operator cudaStream_t() const { return stream; }
+    Graphs* graphs = nullptr;
+    uint64_t* launches = nullptr;  // counts them
 };
 
 // Every kernel started through launch_kernel() calls it, all threads, before it reads or writes
@@ -44,11 +46,25 @@ __device__ inline void start_after_previous() {
 #endif
 }
 
-template <class... Parameters, class... Arguments>
-void launch_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared,
-                   const Lane& lane, const Arguments&... arguments) {
-    if (shared > 48 * 1024)
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+// Sends what was recorded, before anything else enters the stream. An error is kept by the runtime
+// like that of a launch.
+inline void flush_graph(const Lane& lane) {
+    if (!lane.graphs || lane.graphs->empty()) return;
+    lane.graphs->flush(lane.stream, lane.can_overlap);
+    if (lane.after_kernel) *lane.after_kernel = false;
+    if (lane.launches) ++*lane.launches;
+}
+
+template <class... Parameters>
+void allow_shared(void (*kernel)(Parameters...), size_t bytes) {
+    if (bytes > 48 * 1024)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
+template <class... Parameters>
+void launch_in(const Lane& lane, bool overlaps, void (*kernel)(Parameters...), dim3 grid,
+               unsigned threads, size_t shared, const Parameters&... arguments) {
+    allow_shared(kernel, shared);
     cudaLaunchAttribute overlap{};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -58,8 +74,29 @@ void launch_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, s
     config.dynamicSmemBytes = shared;
     config.stream = lane.stream;
     config.attrs = &overlap;
-    config.numAttrs = lane.can_overlap && *lane.after_kernel ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    config.numAttrs = overlaps && lane.can_overlap && *lane.after_kernel ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+    if (lane.launches) ++*lane.launches;
+}
+
+template <class... Parameters, class... Arguments>
+void launch_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared,
+                   const Lane& lane, const Arguments&... arguments) {
+    if (lane.graphs && lane.graphs->recording()) {
+        allow_shared(kernel, shared);
+        return lane.graphs->add(kernel, grid, threads, shared,
+                                static_cast<Parameters>(arguments)...);
+    }
+    launch_in(lane, true, kernel, grid, threads, shared, static_cast<Parameters>(arguments)...);
+    if (lane.after_kernel) *lane.after_kernel = true;
+}
+
+// The same for a kernel that does not call start_after_previous(): after the one before it is done.
+template <class... Parameters, class... Arguments>
+void launch_plain(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared,
+                  const Lane& lane, const Arguments&... arguments) {
+    flush_graph(lane);
+    launch_in(lane, false, kernel, grid, threads, shared, static_cast<Parameters>(arguments)...);
     if (lane.after_kernel) *lane.after_kernel = true;
 }
 
@@ -297,6 +334,9 @@ bool launch(const LatentFinish& op, Lane lane);
 bool launch(const GroupedOutputQuant& op, Lane lane);
 bool launch(const GateUp& op, Lane lane);
 void launch(const RotatedAttention& op, Workspace& work, Lane lane);
+
+// Cards that there are: 0 without a driver.
+Result<int> device_count();
 
 // Any kernel of this build: asks the runtime whether it has code for the card.
 const void* any_kernel();

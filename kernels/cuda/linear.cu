@@ -45,9 +45,9 @@ __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
 template <Kind kind, int tiles>
 void skinny(const Job& job, Lane lane) {
     int bytes = shared_bytes<kind>(job, tiles * 128, tiles * 8);
-    allow(skinny_kernel<kind, tiles>, bytes);
     dim3 grid(ceil_div(job.rows, 16), ceil_div(job.n, tiles * 8));
-    skinny_kernel<kind, tiles><<<grid, slices_of(job.cols) * warp, bytes, lane>>>(job, job, grid.x);
+    launch_plain(skinny_kernel<kind, tiles>, grid, slices_of(job.cols) * warp, bytes, lane, job,
+                 job, grid.x);
 }
 
 template <Kind kind>
@@ -86,9 +86,8 @@ bool launch(const LinearFp8Pair& op, Lane lane) {
     if (!op.a.n || launch_one(op, lane)) return true;
     Job a = job_of(op.a), b = job_of(op.b);
     int tiles = ceil_div(a.rows, 16), bytes = shared_bytes<Kind::fp8>(a, 128, 8);
-    allow(skinny_kernel<Kind::fp8, 1>, bytes);
-    skinny_kernel<Kind::fp8, 1>
-        <<<tiles + ceil_div(b.rows, 16), slices_of(a.cols) * warp, bytes, lane>>>(a, b, tiles);
+    launch_plain(skinny_kernel<Kind::fp8, 1>, tiles + ceil_div(b.rows, 16),
+                 slices_of(a.cols) * warp, bytes, lane, a, b, tiles);
     return true;
 }
 

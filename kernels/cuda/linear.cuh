@@ -334,11 +334,6 @@ int shared_bytes(const Job& job, int values, int tokens) {
     if (staged > staged_max) staged = 0;
     return slices_of(job.cols) * values * (int)sizeof(float) + staged;
 }
-template <class Kernel>
-void allow(Kernel* kernel, int bytes) {
-    if (bytes > 48 * 1024)
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-}
 
 inline Job job_of(const LinearFp8& op) {
     Job job{};

@@ -66,8 +66,8 @@ bool launch(const GroupedOutputQuant& op, Lane lane) {
     if (launch_one(op, lane)) return true;
     int bytes = shared_bytes<Kind::grouped>(job, 256, 8);
     if (job.n)
-        grouped_quant_kernel<<<job.rows / 32, slices_of(job.cols) * warp, bytes, lane>>>(
-            job, op.quant.out);
+        launch_plain(grouped_quant_kernel, job.rows / 32, slices_of(job.cols) * warp, bytes, lane,
+                     job, op.quant.out);
     return true;
 }
 
@@ -78,10 +78,9 @@ bool launch(const GateUp& op, Lane lane) {
         return false;
     if (launch_one(op, lane)) return true;
     int bytes = shared_bytes<Kind::fp8>(gate, 512, 8);
-    allow(gate_up_kernel, bytes);
     if (gate.n)
-        gate_up_kernel<<<gate.rows / 32, slices_of(gate.cols) * warp, bytes, lane>>>(
-            gate, up, op.swiglu.out, op.swiglu.weights, op.swiglu.limit);
+        launch_plain(gate_up_kernel, gate.rows / 32, slices_of(gate.cols) * warp, bytes, lane, gate,
+                     up, op.swiglu.out, op.swiglu.weights, op.swiglu.limit);
     return true;
 }
 

@@ -308,12 +308,12 @@ __global__ void __launch_bounds__(T::threads, T::resident)
 }
 
 template <Kind kind, class T>
-void launch_tiles(const Job& job, cudaStream_t stream) {
+void launch_tiles(const Job& job, Lane lane) {
     constexpr int bytes = Shared<kind, T>::bytes;
     static_assert(bytes <= 64 * 1024);  // what Turing has
-    allow(wide_kernel<kind, T>, bytes);
-    wide_kernel<kind, T><<<dim3(ceil_div(job.n, T::tokens), ceil_div(job.rows, T::rows)),
-                           T::threads, bytes, stream>>>(job);
+    launch_plain(wide_kernel<kind, T>,
+                 dim3(ceil_div(job.n, T::tokens), ceil_div(job.rows, T::rows)), T::threads, bytes,
+                 lane, job);
 }
 
 // Which tiles never shows. The last round of blocks over the card may be a poor one: Large tiles
@@ -331,7 +331,7 @@ bool large_pays(const Job& job) {
 }
 
 template <Kind kind>
-bool wide(const Job& job, cudaStream_t stream) {
+bool wide(const Job& job, Lane lane) {
     auto fits = [&](int rows) { return job.group_rows >= job.rows || job.group_rows % rows == 0; };
     uintptr_t addresses =
         (uintptr_t)job.codes | (uintptr_t)job.w | (uintptr_t)job.x_codes | (uintptr_t)job.x;
@@ -340,22 +340,22 @@ bool wide(const Job& job, cudaStream_t stream) {
         x_bytes > UINT32_MAX || w_bytes > UINT32_MAX)
         return false;
     if (fits(Large::rows) && large_pays(job))
-        launch_tiles<kind, Large>(job, stream);
+        launch_tiles<kind, Large>(job, lane);
     else
-        launch_tiles<kind, Small>(job, stream);
+        launch_tiles<kind, Small>(job, lane);
     return true;
 }
 
 }  // namespace
 
-bool launch_wide(const LinearFp8& op, cudaStream_t stream) {
-    return wide<Kind::fp8>(job_of(op), stream);
+bool launch_wide(const LinearFp8& op, Lane lane) {
+    return wide<Kind::fp8>(job_of(op), lane);
 }
-bool launch_wide(const LinearBf16& op, cudaStream_t stream) {
-    return wide<Kind::bf16>(job_of(op), stream);
+bool launch_wide(const LinearBf16& op, Lane lane) {
+    return wide<Kind::bf16>(job_of(op), lane);
 }
-bool launch_wide(const GroupedOutput& op, cudaStream_t stream) {
-    return wide<Kind::grouped>(job_of(op), stream);
+bool launch_wide(const GroupedOutput& op, Lane lane) {
+    return wide<Kind::grouped>(job_of(op), lane);
 }
 
 }  // namespace sluice::cuda

@@ -204,10 +204,11 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
     }
     if (launch_items(items, count, lane)) return;
     unsigned n = (unsigned)count;
-    item_digits_kernel<<<dim3(ceil_div(items.dim / 32, 8), n), 256, 0, lane>>>(items);
-    gate_up_row_kernel<<<dim3(items.inner / 32, n), row_block, row_shared(items.dim), lane>>>(
-        items);
-    down_row_kernel<<<dim3(items.dim / 32, n), row_block, row_shared(items.inner), lane>>>(items);
+    launch_plain(item_digits_kernel, dim3(ceil_div(items.dim / 32, 8), n), 256, 0, lane, items);
+    launch_plain(gate_up_row_kernel, dim3(items.inner / 32, n), row_block, row_shared(items.dim),
+                 lane, items);
+    launch_plain(down_row_kernel, dim3(items.dim / 32, n), row_block, row_shared(items.inner), lane,
+                 items);
 }
 
 // Items of one row go together, in runs of the same activations, and so do those of more.

@@ -204,7 +204,7 @@ void carve(std::byte*& memory, T*& array, size_t count) {
     memory += (count * sizeof(T) + 255) / 256 * 256;
 }
 
-void launch_batch(Batch& batch, Workspace& work, cudaStream_t stream) {
+void launch_batch(Batch& batch, Workspace& work, Lane lane) {
     std::byte* memory = work.memory;
     size_t rows = (size_t)batch.tiles * tile;
     carve(memory, batch.rows, rows);
@@ -213,15 +213,13 @@ void launch_batch(Batch& batch, Workspace& work, cudaStream_t stream) {
     carve(memory, batch.x_scale, rows * padded(batch.dim));
     carve(memory, batch.act, rows * batch.inner);
     carve(memory, batch.act_scale, rows * padded(batch.inner));
-    lists_kernel<<<batch.tiles, tile, 0, stream>>>(batch);
-    x_scales_kernel<<<dim3(batch.tiles, padded(batch.dim) / 4), 4 * tile, 0, stream>>>(batch);
-    cudaFuncSetAttribute(gate_up_wide_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         shared_bytes);
-    gate_up_wide_kernel<<<batch.tiles*(batch.inner / 32), threads, shared_bytes, stream>>>(batch);
-    cudaFuncSetAttribute(down_wide_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         shared_bytes);
-    down_wide_kernel<<<batch.tiles * ceil_div(batch.dim, tile), threads, shared_bytes, stream>>>(
-        batch);
+    launch_plain(lists_kernel, batch.tiles, tile, 0, lane, batch);
+    launch_plain(x_scales_kernel, dim3(batch.tiles, padded(batch.dim) / 4), 4 * tile, 0, lane,
+                 batch);
+    launch_plain(gate_up_wide_kernel, batch.tiles * (batch.inner / 32), threads, shared_bytes, lane,
+                 batch);
+    launch_plain(down_wide_kernel, batch.tiles * ceil_div(batch.dim, tile), threads, shared_bytes,
+                 lane, batch);
 }
 
 }  // namespace
@@ -230,7 +228,7 @@ size_t expert_wide_workspace(int count, int dim, int inner) {
     return (size_t)ceil_div(count, tile) * tile * row_bytes(dim, inner) + 8 * 256;
 }
 
-void launch_wide(const RoutedExpert* ops, int count, Workspace& work, cudaStream_t stream) {
+void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
     for (int i = 0; i < count;) {
         Batch batch{};
         size_t room = 0;
@@ -253,7 +251,7 @@ void launch_wide(const RoutedExpert* ops, int count, Workspace& work, cudaStream
                                        op.weights, op.out,      op.count,   batch.tiles};
             batch.tiles += tiles;
         }
-        if (batch.items) launch_batch(batch, work, stream);
+        if (batch.items) launch_batch(batch, work, lane);
     }
 }
 

@@ -134,7 +134,7 @@ void launch(const Route& op, Workspace& work, Lane lane) {
     if (op.gate.rows <= held * warp && op.k <= op.gate.rows)
         return launch_kernel(route_held_kernel, ceil_div(op.n, warps), block, 0, lane, op, z);
     size_t bytes = (size_t)warps * 2 * op.gate.rows * sizeof(float);
-    route_kernel<<<ceil_div(op.n, warps), block, bytes, lane>>>(op, z);
+    launch_plain(route_kernel, ceil_div(op.n, warps), block, bytes, lane, op, z);
 }
 
 }  // namespace sluice::cuda

@@ -6,15 +6,15 @@
 namespace sluice::cuda {
 
 // False where the shape is not theirs, and nothing was done.
-bool launch_wide(const LinearFp8& op, cudaStream_t stream);
-bool launch_wide(const LinearBf16& op, cudaStream_t stream);
-bool launch_wide(const GroupedOutput& op, cudaStream_t stream);
+bool launch_wide(const LinearFp8& op, Lane lane);
+bool launch_wide(const LinearBf16& op, Lane lane);
+bool launch_wide(const GroupedOutput& op, Lane lane);
 
-bool launch_wide(const HyperMix& op, Workspace& work, cudaStream_t stream);
-bool launch_wide(const HyperStep& op, Workspace& work, cudaStream_t stream);
+bool launch_wide(const HyperMix& op, Workspace& work, Lane lane);
+bool launch_wide(const HyperStep& op, Workspace& work, Lane lane);
 
 // Those of the experts that have two rows or more; all of one model's shapes.
-void launch_wide(const RoutedExpert* ops, int count, Workspace& work, cudaStream_t stream);
+void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane);
 size_t expert_wide_workspace(int count, int dim, int inner);
 
 }  // namespace sluice::cuda

@@ -3,10 +3,15 @@
 // than the cache together.
 //
 //   bench_gpu [rows of a prompt chunk [anything: those alone]]
+//
+// First come the stages of a layer of one token, and the layer as a whole: launched kernel by
+// kernel, as a graph, and both without the overlap of kernels that compute 9.0 and later have.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -88,10 +93,11 @@ struct Bench {
         return best;
     }
     template <class Run>
-    void row(const char* name, double bytes, int repeats, const Run& run) {
+    double row(const char* name, double bytes, int repeats, const Run& run) {
         double s = time(repeats, run);
         std::printf("%-44s %9.1f us %8.0f GB/s  %5.1f %%\n", name, s * 1e6, bytes / s / 1e9,
                     100 * bytes / s / copy_rate);
+        return s;
     }
 };
 
@@ -101,6 +107,170 @@ void measure_copy(Bench& b) {
     double s = b.time(10, [&](int) { b.backend.copy(to, from, bytes); });
     b.copy_rate = 2.0 * (double)bytes / s;
     std::printf("device copy, read and written: %.0f GB/s\n", b.copy_rate / 1e9);
+    // What the same memory gives to a copy as short as a kernel for one row.
+    struct Size {
+        const char* name;
+        size_t bytes;
+    };
+    size_t expert = (size_t)3 * inner * dim * 17 / 32;
+    for (Size size :
+         {Size{"copy that moves as much as wq_b holds", (size_t)heads * head_dim * q_rank},
+          Size{"copy that moves as much as one expert", expert},
+          Size{"copy that moves as much as six experts", top_k * expert}}) {
+        size_t half = size.bytes / 2 / 256 * 256, places = bytes / half;
+        b.row(size.name, 2.0 * (double)half, 200, [&](int i) {
+            size_t at = (size_t)i % places * half;
+            b.backend.copy(to + at, from + at, half);
+        });
+    }
+}
+
+// A token's routed experts, a dozen to draw from.
+std::function<void(int)> six_experts(Bench& b, QuantRows x, bf16* out) {
+    std::vector<ExpertWeights> w;
+    for (int i = 0; i < 12; ++i)
+        w.push_back({b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)});
+    std::vector<int32_t> ids{0, 1, 2, 3, 4, 5}, zeros(top_k, 0);
+    auto *slots = b.take<int32_t>(top_k), *first = b.take<int32_t>(top_k);
+    b.backend.upload(slots, ids.data(), ids.size() * 4);
+    b.backend.upload(first, zeros.data(), zeros.size() * 4);
+    auto* weights = b.take<float>(top_k, 0x3c, 0x3f);
+    Backend& on = b.backend;
+    return [=, &on](int i) {
+        std::vector<RoutedExpert> items;
+        for (int k = 0; k < top_k; ++k)
+            items.push_back(
+                {out, w[(i * top_k + k) % w.size()], x, first, slots + k, weights, 1, 10.0f});
+        on.run(RoutedExpertBatch{items.data(), top_k});
+    };
+}
+
+// What a decode step runs in every layer: one token, 640 keys, six experts in VRAM.
+struct Stage {
+    std::string name;
+    double bytes;  // of weights, or keys
+    std::function<void(int)> run;
+};
+
+std::vector<Stage> layer_stages(Bench& b) {
+    constexpr int copies = 6;
+    auto each = [&](int32_t rows, int32_t cols) {
+        std::vector<Fp8Matrix> w;
+        for (int i = 0; i < copies; ++i) w.push_back(b.fp8(rows, cols));
+        return w;
+    };
+    auto bytes = [](int32_t rows, int32_t cols) { return (double)rows * cols * 33 / 32; };
+    auto wide = [&](int32_t count) { return b.take<bf16>(count, 0x3c, 0x3f); };
+    auto *h = wide(4 * dim), *h2 = wide(4 * dim), *y = wide(dim), *x = wide(dim), *c = wide(dim);
+    auto *norm = wide(dim), *qr = wide(q_rank), *kv = wide(head_dim), *q = wide(heads * head_dim);
+    auto *o = wide(heads * head_dim), *t = wide(groups * o_rank), *act = wide(inner),
+         *up = wide(inner);
+    auto *shared = wide(dim), *partial = wide(top_k * dim), *ring = wide(window * head_dim);
+    QuantRows xq = b.rows(1, dim), qrq = b.rows(1, q_rank), tq = b.rows(1, groups * o_rank),
+              actq = b.rows(1, inner);
+    auto *one = b.take<float>(64, 0x3c, 0x3e), *other = b.take<float>(64, 0x3c, 0x3e);
+    auto *small = b.take<float>(32, 0x3c, 0x3e), *turn = b.take<float>(64, 0x3c, 0x3e);
+    std::vector<float*> fn;
+    for (int i = 0; i < copies; ++i) fn.push_back(b.take<float>((size_t)24 * 4 * dim, 0x20, 0x3c));
+    auto step = [=](int i) {
+        HyperStep op{};
+        op.combine = {y, partial, shared, 1, top_k, dim};
+        op.expand = {h, y, one, one + 4, 1, 4, dim};
+        op.mix = {other, other + 4, other + 8, h2, {fn[i % copies], 24, 4 * dim},
+                  small, small,     1,         4,  dim,
+                  20,    1e-20f,    1e-6f};
+        op.collapse = {c, one + 40, h2, 1, 4, dim};
+        op.norm = {x, c, norm, 1, dim, 1e-20f};
+        op.quant = {xq, x, 1, dim};
+        return op;
+    };
+    RopeTable rope{turn, turn, 0, 1, 32};
+    auto rotate = [=](bf16* values, int32_t count, bool inverse) {
+        return RopeRequant{values, 1, count, head_dim, rope, 0, 1, inverse, Requant::none};
+    };
+    LatentFinish finish{};
+    finish.query = {qr, qr, norm, 1, q_rank, 1e-20f};
+    finish.query_quant = {qrq, qr, 1, q_rank};
+    finish.key = {kv, kv, norm, 1, head_dim, 1e-20f};
+    finish.key_place = rotate(kv, 1, false);
+    finish.key_place.requant = Requant::fp8_32;
+    finish.store = {ring, kv, 1, head_dim, window, 5};
+    std::vector<int32_t> top(picked);
+    for (int32_t i = 0; i < picked; ++i) top[i] = i * 8;
+    auto* topk = b.take<int32_t>(picked);
+    b.backend.upload(topk, top.data(), top.size() * 4);
+    auto* rows = wide(8192 * head_dim);
+    RotatedAttention attend{};
+    attend.query = rotate(q, heads, false);
+    attend.back = rotate(o, heads, true);
+    attend.attention = {o, q,     ring,     kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
+                        1, heads, head_dim, window, 8192, picked, 0.044f};
+    Bf16Matrix gate{b.take<bf16>((size_t)experts * dim, 0x3c, 0x3d), experts, dim};
+    auto* ids = b.take<int32_t>(top_k);
+    auto wq_a = each(q_rank, dim), wkv = each(head_dim, dim), wq_b = each(heads * head_dim, q_rank);
+    auto wo_a = each(groups * o_rank, heads * head_dim / groups), wo_b = each(dim, groups * o_rank);
+    auto w1 = each(inner, dim), w3 = each(inner, dim), w2 = each(dim, inner);
+    auto routed = six_experts(b, xq, partial);
+    Backend& on = b.backend;
+    double mixed = 24.0 * 4 * dim * 4;
+    auto between = [step, &on](int i) { on.run(step(i)); };
+    return {
+        {"step into attention", mixed, between},
+        {"wq_a and wkv", bytes(q_rank + head_dim, dim),
+         [=, &on](int i) {
+             on.run(LinearFp8Pair{{qr, wq_a[i % copies], xq, 1}, {kv, wkv[i % copies], xq, 1}});
+         }},
+        {"latent norms, key", 0, [=, &on](int) { on.run(finish); }},
+        {"wq_b", bytes(heads * head_dim, q_rank),
+         [=, &on](int i) {
+             on.run(LinearFp8{q, wq_b[i % copies], qrq, 1});
+         }},
+        {"attention, 640 keys", 640.0 * head_dim * 2, [=, &on](int) { on.run(attend); }},
+        {"wo_a", bytes(groups * o_rank, heads * head_dim / groups),
+         [=, &on](int i) {
+             on.run(GroupedOutputQuant{{t, wo_a[i % copies], o, 1, groups},
+                                       {tq, t, 1, groups * o_rank}});
+         }},
+        {"wo_b", bytes(dim, groups * o_rank),
+         [=, &on](int i) {
+             on.run(LinearFp8{y, wo_b[i % copies], tq, 1});
+         }},
+        {"step into the experts", mixed, between},
+        {"router", 2.0 * experts * dim,
+         [=, &on](int) {
+             on.run(Route{ids, other, gate, small, x, 1, top_k, 1.5f});
+         }},
+        {"shared expert, w1 and w3", bytes(2 * inner, dim),
+         [=, &on](int i) {
+             on.run(GateUp{{act, w1[i % copies], xq, 1},
+                           {up, w3[i % copies], xq, 1},
+                           {actq, act, up, nullptr, 1, inner, 10.0f}});
+         }},
+        {"shared expert, w2", bytes(dim, inner),
+         [=, &on](int i) {
+             on.run(LinearFp8{shared, w2[i % copies], actq, 1});
+         }},
+        {"six experts", top_k * 3.0 * inner * dim * 17 / 32, routed},
+    };
+}
+
+void layer(Bench& b, bool alone) {
+    auto stages = layer_stages(b);
+    double bytes = 0, sum = 0;
+    for (const Stage& stage : stages) {
+        bytes += stage.bytes;
+        if (alone) sum += b.row(("stage: " + stage.name).c_str(), stage.bytes, 200, stage.run);
+    }
+    if (alone)
+        std::printf("%-44s %9.1f us; its bytes at the copy rate: %.1f us\n",
+                    "the stages, one by one", sum * 1e6, bytes / b.copy_rate * 1e6);
+    int32_t before_trip = (int32_t)stages.size() - 3;
+    b.row("a layer, as a decode step runs it", bytes, 200, [&](int i) {
+        b.backend.begin_repeat(i % 40);
+        for (int32_t s = 0; s < before_trip; ++s) stages[s].run(i);
+        (void)b.backend.mark_compute();  // sends what was recorded
+        for (size_t s = before_trip; s < stages.size(); ++s) stages[s].run(i);
+    });
 }
 
 void dense(Bench& b, int32_t n) {
@@ -138,28 +308,14 @@ void routed(Bench& b, int32_t n) {
     for (int i = 0; i < copies; ++i)
         w.push_back({b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)});
     QuantRows x = b.rows(n, dim);
-    auto* out = b.take<bf16>((size_t)std::max(n, top_k) * dim);
-    std::vector<int32_t> ids(std::max(n, top_k));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = (int32_t)i;
-    std::vector<int32_t> zeros(ids.size(), 0);
+    auto* out = b.take<bf16>((size_t)n * dim);
+    std::vector<int32_t> ids(n);
+    for (int32_t i = 0; i < n; ++i) ids[i] = i;
     auto* slots = b.take<int32_t>(ids.size());
-    auto* first = b.take<int32_t>(ids.size());
     b.backend.upload(slots, ids.data(), ids.size() * 4);
-    b.backend.upload(first, zeros.data(), ids.size() * 4);
     auto* weights = b.take<float>(ids.size(), 0x3c, 0x3f);
-    double bytes = 3.0 * inner * dim * 17 / 32;
-    if (n == 1) {
-        b.row("RoutedExpertBatch, 6 experts of one row", 6 * bytes, 100, [&](int i) {
-            std::vector<RoutedExpert> items;
-            for (int k = 0; k < top_k; ++k)
-                items.push_back(
-                    {out, w[(i * top_k + k) % copies], x, first, slots + k, weights, 1, 10.0f});
-            b.backend.run(RoutedExpertBatch{items.data(), top_k});
-        });
-        return;
-    }
     std::string name = cat("RoutedExpert, ", n, " rows");
-    b.row(name.c_str(), bytes, 20, [&](int i) {
+    b.row(name.c_str(), 3.0 * inner * dim * 17 / 32, 20, [&](int i) {
         b.backend.run(RoutedExpert{out, w[i % copies], x, slots, slots, weights, n, 10.0f});
     });
 }
@@ -252,31 +408,49 @@ void between(Bench& b, int32_t n) {
     });
 }
 
+// A backend of its own, with what its kernels need reserved; null (and said) if there is none.
+std::unique_ptr<Backend> open(const CudaOptions& options, int32_t rows) {
+    auto made = make_cuda_backend(options);
+    Shapes largest;
+    largest.n = std::max(rows, 8);
+    largest.dim = dim, largest.inner = inner, largest.experts = experts, largest.top_k = top_k,
+    largest.index_rows = 8192;
+    largest.window = window, largest.index_topk = picked, largest.head_dim = head_dim,
+    largest.heads = heads, largest.group_rank = o_rank;
+    auto reserved = made ? (*made)->reserve(largest) : tl::unexpected(made.error());
+    if (reserved) return std::move(*made);
+    std::fprintf(stderr, "%s\n", reserved.error().message.c_str());
+    return nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     int32_t chunk = argc > 1 ? std::atoi(argv[1]) : 512;
-    auto made = make_cuda_backend({0, 40ull << 30});
-    if (!made) {
-        std::fprintf(stderr, "%s\n", made.error().message.c_str());
-        return 4;
+    double copy_rate = 0;
+    for (bool overlap : {true, false}) {
+        for (bool graphs : {false, true}) {
+            if (argc > 2) continue;
+            auto backend = open({0, 6ull << 30, graphs, overlap}, 8);
+            if (!backend) return 4;
+            Bench b{*backend, copy_rate};
+            bool first = copy_rate == 0;
+            if (first) measure_copy(b);
+            copy_rate = b.copy_rate;
+            std::printf("%s, overlap %s:\n", graphs ? "graphs" : "kernels", overlap ? "on" : "off");
+            layer(b, first);
+        }
     }
-    Backend& backend = **made;
-    Shapes largest;
-    largest.n = std::max(chunk, 8);
-    largest.dim = dim, largest.inner = inner, largest.experts = experts, largest.top_k = top_k,
-    largest.index_rows = 8192;
-    largest.window = window, largest.index_topk = picked, largest.head_dim = head_dim,
-    largest.heads = heads, largest.group_rank = o_rank;
-    if (auto r = backend.reserve(largest); !r) return 4;
-    Bench b{backend};
-    std::printf("%s\n", backend.name().c_str());
-    measure_copy(b);
+    auto backend = open({0, 40ull << 30, false, true}, chunk);
+    if (!backend) return 4;
+    Bench b{*backend, copy_rate};
+    std::printf("%s\n", backend->name().c_str());
+    if (copy_rate == 0) measure_copy(b);
     for (int32_t n : {1, chunk}) {
         if (n == 1 && argc > 2) continue;
         dense(b, n);
-        routed(b, n == 1 ? 1 : 64);
+        if (n > 1) routed(b, 64);
         routed_batch(b, n);
         attention(b, n);
         between(b, n);

@@ -1,0 +1,54 @@
+// Which cards there are, and what they call themselves.
+#include <string>
+#include <vector>
+
+#include "io/text.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/marks.cuh"
+
+namespace sluice {
+
+using cuda::check, cuda::meaning;
+
+// No driver at all is "no device"; a driver that does not start is an error with its code.
+Result<int> cuda::device_count() {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess) return count;
+    cudaGetLastError();
+    if (error == cudaErrorNoDevice) return 0;
+    if (error == cudaErrorInsufficientDriver) {
+        int version = 0;
+        if (cudaDriverGetVersion(&version) == cudaSuccess && version == 0) return 0;
+    }
+    return fail(Code::device, cat("CUDA does not start: ", meaning(error)));
+}
+
+Result<std::vector<std::string>> cuda_devices() {
+    auto count = cuda::device_count();
+    if (!count) return tl::unexpected<Error>(count.error());
+    std::vector<std::string> names;
+    for (int i = 0; i < *count; ++i) {
+        cudaDeviceProp props{};
+        if (auto read = check(cudaGetDeviceProperties(&props, i), cat("device ", i)); !read)
+            return tl::unexpected<Error>(read.error());
+        names.push_back(props.name);
+    }
+    return names;
+}
+
+Result<std::string> cuda_identity(int device) {
+    cudaDeviceProp props{};
+    if (auto read = check(cudaGetDeviceProperties(&props, device), cat("device ", device)); !read)
+        return tl::unexpected<Error>(read.error());
+    int driver = 0, runtime = 0;
+    if (auto read = check(cudaDriverGetVersion(&driver), "driver version"); !read)
+        return tl::unexpected<Error>(read.error());
+    if (auto read = check(cudaRuntimeGetVersion(&runtime), "runtime version"); !read)
+        return tl::unexpected<Error>(read.error());
+    return cat(props.name, ", compute ", props.major, ".", props.minor, ", driver ", driver,
+               ", runtime ", runtime);
+}
+
+}  // namespace sluice
