@@ -44,10 +44,10 @@ struct EngineOptions {
     ExpertTuning tuning;
     bool tuning_given = false;  // as the user says: not to be measured
     Calibrate calibrate = Calibrate::automatic;
-    uint64_t ram = 0;                     // bytes; 0: default_ram_budget()
-    uint64_t vram = 0;                    // bytes; 0: free now minus a margin
-    std::optional<bool> graphs;           // CudaOptions::graphs
-    bool skip_selftest = false;           // of a card's kernels, at their first start
+    uint64_t ram = 0;                             // bytes; 0: default_ram_budget()
+    uint64_t vram = 0;                            // bytes; 0: free now minus a margin
+    std::optional<bool> graphs, kernels_overlap;  // CudaOptions
+    bool skip_selftest = false;                   // of a card's kernels, at their first start
     std::optional<uint32_t> vram_slots;   // expert cache in VRAM; else what its budget leaves
     std::optional<uint32_t> cpu_experts;  // percent of what is not in VRAM, 0 = off; else by rates
     uint64_t link_rate = 0;  // bytes a second the link to the device is held to; 0: as it is

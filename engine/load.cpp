@@ -82,7 +82,7 @@ Result<void> refuse_card_options(const EngineOptions& options) {
     for (auto [flag, given] : {std::pair{"--vram", options.vram != 0},
                                {"--vram-slots", options.vram_slots.has_value()},
                                {"--cpu-experts", options.cpu_experts.has_value()},
-                               {"--graphs", options.graphs.has_value()},
+                               {"--launches", options.graphs.has_value()},
                                {"--link", options.link_rate != 0}}) {
         if (given) return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
     }
@@ -115,11 +115,11 @@ Result<void> open_backend(Loaded& loaded) {
     if (o.device == "cpu") {
         if (auto r = refuse_card_options(o); !r) return r;
     }
-    auto backend =
-        o.device == "cpu"
-            ? open_cpu(o)
-            : make_cuda_backend(
-                  {.device = index, .vram_budget = o.vram, .graphs = o.graphs, .overlap = true});
+    auto backend = o.device == "cpu" ? open_cpu(o)
+                                     : make_cuda_backend({.device = index,
+                                                          .vram_budget = o.vram,
+                                                          .graphs = o.graphs,
+                                                          .overlap = o.kernels_overlap});
     if (!backend) return tl::unexpected(backend.error());
     rt.backend = std::move(*backend);
     return {};

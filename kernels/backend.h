@@ -171,10 +171,10 @@ int usable_cpus();
 struct CudaOptions {
     int device = 0;
     uint64_t vram_budget = 0;  // bytes; 0: free now minus a margin
-    // Send what begin_repeat() announces as CUDA graphs; else where kernels cannot overlap.
-    std::optional<bool> graphs{};
-    // Kernels may start while the one before drains, where the card can; off to compare.
-    bool overlap = true;
+    // How kernels reach the card: what begin_repeat() announces as CUDA graphs (else where kernels
+    // cannot overlap), and kernels that start while the one before drains (else where the card can;
+    // asked of one that cannot it is an error).
+    std::optional<bool> graphs{}, overlap{};
 };
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 // Visible CUDA devices by name; empty without driver or devices. An initialisation failure with a

@@ -1,5 +1,6 @@
 #include "tools/option_setters.h"
 
+#include <array>
 #include <limits>
 
 #include "cache/policy.h"
@@ -302,9 +303,19 @@ Outcome set_vram_slots(Options& o, const Setting& s) {
     return {};
 }
 
-Outcome set_graphs(Options& o, const Setting& s) {
-    return store_choice<std::optional<bool>>(
-        o.engine.graphs, s, {{"auto", std::nullopt}, {"on", true}, {"off", false}});
+Outcome set_launches(Options& o, const Setting& s) {
+    using Ways = std::array<std::optional<bool>, 2>;  // graphs, overlap
+    Ways ways;
+    auto stored = store_choice<Ways>(ways, s,
+                                     {{"auto", {}},
+                                      {"plain", {false, false}},
+                                      {"overlap", {false, true}},
+                                      {"graphs", {true, false}},
+                                      {"both", {true, true}}});
+    if (!stored) return stored;
+    o.engine.graphs = ways[0];
+    o.engine.kernels_overlap = ways[1];
+    return {};
 }
 
 Outcome set_cpu_experts(Options& o, const Setting& s) {

@@ -72,7 +72,7 @@ Outcome set_isa(Options& options, const Setting& setting);
 Outcome set_io(Options& options, const Setting& setting);
 Outcome set_ram(Options& options, const Setting& setting);
 Outcome set_vram(Options& options, const Setting& setting);
-Outcome set_graphs(Options& options, const Setting& setting);
+Outcome set_launches(Options& options, const Setting& setting);
 Outcome set_cpu_experts(Options& options, const Setting& setting);
 Outcome set_link(Options& options, const Setting& setting);
 Outcome set_vram_slots(Options& options, const Setting& setting);

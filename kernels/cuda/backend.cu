@@ -14,9 +14,8 @@
 namespace sluice {
 namespace {
 
-using cuda::check, cuda::meaning, cuda::Marks, cuda::Stopwatch;
+using cuda::alignment, cuda::check, cuda::meaning, cuda::Marks, cuda::Stopwatch;
 
-constexpr size_t alignment = 256;
 constexpr size_t staging_bytes = 64 * 1024;  // of small downloads
 constexpr uint64_t margin = 256ull << 20;    // left to desktop and driver when no budget is given
 
@@ -283,7 +282,9 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
         return within(cat(name_, ", this binary holds compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
                       code.error());
     shared_limit_ = props.sharedMemPerBlockOptin;
-    can_overlap_ = props.major >= 9 && options.overlap;
+    if (options.overlap == true && props.major < 9)
+        return fail(Code::device, cat(name_, ": kernels overlap from compute 9.0 on"));
+    can_overlap_ = options.overlap.value_or(props.major >= 9);
     use_graphs_ = options.graphs.value_or(!can_overlap_);
     size_t free = 0, total = 0;
     if (auto read = check(cudaMemGetInfo(&free, &total), "free memory"); !read) return read;
@@ -474,18 +475,6 @@ void CudaBackend::upload_beside(void* device, const void* host, size_t bytes) {
 }
 
 }  // namespace
-
-std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
-    size_t bytes = 0;
-    for (size_t need :
-         {cuda::hyper_workspace(largest.n, largest.dim),
-          cuda::index_workspace(largest.n, largest.index_rows),
-          cuda::route_workspace(largest.n, largest.experts),
-          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
-          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
-        bytes = need > bytes ? need : bytes;
-    return (bytes + alignment - 1) / alignment * alignment;
-}
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
     auto count = cuda::device_count();

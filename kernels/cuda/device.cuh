@@ -14,6 +14,7 @@
 namespace sluice::cuda {
 
 constexpr int warp = 32;
+constexpr size_t alignment = 256;  // of what the arena gives
 
 // Scratch of the operations, sized once (reserve) and counted in the arena: no kernel allocates.
 // `tickets` are counters of finished blocks, zero between launches.
@@ -55,16 +56,14 @@ inline void flush_graph(const Lane& lane) {
     if (lane.launches) ++*lane.launches;
 }
 
-template <class... Parameters>
-void allow_shared(void (*kernel)(Parameters...), size_t bytes) {
-    if (bytes > 48 * 1024)
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-}
+// Lets a kernel use so much shared memory, from now on: a graph may still hold a launch that needs
+// more than the last one. One thread.
+void allow_shared(const void* kernel, size_t bytes);
 
 template <class... Parameters>
 void launch_in(const Lane& lane, bool overlaps, void (*kernel)(Parameters...), dim3 grid,
                unsigned threads, size_t shared, const Parameters&... arguments) {
-    allow_shared(kernel, shared);
+    allow_shared(reinterpret_cast<const void*>(kernel), shared);
     cudaLaunchAttribute overlap{};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -83,7 +82,7 @@ template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared,
                    const Lane& lane, const Arguments&... arguments) {
     if (lane.graphs && lane.graphs->recording()) {
-        allow_shared(kernel, shared);
+        allow_shared(reinterpret_cast<const void*>(kernel), shared);
         return lane.graphs->add(kernel, grid, threads, shared,
                                 static_cast<Parameters>(arguments)...);
     }

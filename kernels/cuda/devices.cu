@@ -1,4 +1,5 @@
-// Which cards there are, and what they call themselves.
+// Which cards there are, what they call themselves, and what kernels need of one.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,18 @@ Result<std::string> cuda_identity(int device) {
         return tl::unexpected<Error>(read.error());
     return cat(props.name, ", compute ", props.major, ".", props.minor, ", driver ", driver,
                ", runtime ", runtime);
+}
+
+std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
+    size_t bytes = 0;
+    for (size_t need :
+         {cuda::hyper_workspace(largest.n, largest.dim),
+          cuda::index_workspace(largest.n, largest.index_rows),
+          cuda::route_workspace(largest.n, largest.experts),
+          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
+          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
+        bytes = need > bytes ? need : bytes;
+    return (bytes + cuda::alignment - 1) / cuda::alignment * cuda::alignment;
 }
 
 }  // namespace sluice

@@ -1,9 +1,23 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/graphs.cuh"
 
 namespace sluice::cuda {
+
+void allow_shared(const void* kernel, size_t bytes) {
+    constexpr size_t always = 48 * 1024;
+    static std::map<std::pair<int, const void*>, size_t> allowed;
+    if (bytes <= always) return;
+    int device = 0;
+    cudaGetDevice(&device);
+    size_t& most = allowed.try_emplace({device, kernel}, always).first->second;
+    if (bytes <= most) return;
+    most = bytes;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
 
 namespace {
 

@@ -47,6 +47,86 @@ TEST_CASE("backend: bytes go up, across and down") {
     }
 }
 
+TEST_CASE("backend: what is fetched comes while other work goes on") {
+    Random random(43);
+    auto bytes = random.bytes(70'000);
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        Operands operands(on);
+        uint8_t *from = operands.in(bytes), *to = operands.out<uint8_t>(bytes.size());
+        for (size_t count : {size_t{1}, size_t{48}, size_t{65'536}, bytes.size()}) {
+            std::vector<uint8_t> got(count);
+            on->fetch(from, count);
+            on->copy(to, from, bytes.size());
+            REQUIRE(on->fetched(got.data()).has_value());
+            CHECK(std::equal(got.begin(), got.end(), bytes.begin()));
+        }
+        CHECK(operands.fetch(to, bytes.size()) == bytes);
+    }
+}
+
+namespace {
+
+// Three tokens through a norm, its quantisation and a linear, announced as a row that repeats; the
+// second token has other operands, the third another number of operations.
+std::vector<bf16> repeated_row(const TestBackend& on, Backend::Counters& counted) {
+    Random random(44);
+    const int32_t rows = 96, cols = 1280;  // a length that has a kernel for one row
+    Operands operands(on);
+    auto codes = random.e4m3((size_t)rows * cols);
+    auto scales = random.e8m0((size_t)3 * cols / 32, 110, 120);
+    Fp8Matrix w{operands.in(codes), operands.in(scales), rows, cols};
+    std::vector<bf16> ones(cols, to_bf16(1.0f)), all;
+    bf16 *norm = operands.in(ones), *x = operands.out<bf16>(cols), *y[3];
+    QuantRows xq{operands.out<uint8_t>(cols), operands.out<uint8_t>(cols / 32)};
+    for (bf16*& out : y) out = operands.out<bf16>(rows);
+    on->clear_counters();
+    for (int token = 0; token < 3; ++token) {
+        std::vector<bf16> values(cols);
+        for (bf16& v : values) v = to_bf16(random.uniform(-1.0f, 1.0f));
+        bf16* in = operands.in(values);
+        on->begin_repeat(7);
+        on->run(RmsNorm{x, in, norm, 1, cols, 1e-6f});
+        on->run(ActQuant{xq, x, 1, cols});
+        on->run(LinearFp8{y[token], w, xq, 1});
+        if (token == 2) on->run(RmsNorm{y[0], y[0], norm, 1, rows, 1e-6f});
+        auto got = operands.fetch(y[token], rows);
+        all.insert(all.end(), got.begin(), got.end());
+    }
+    auto first = operands.fetch(y[0], rows);
+    all.insert(all.end(), first.begin(), first.end());
+    counted = on->counters();
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("backend: a row of operations that repeats gives the same bits as a graph") {
+    auto devices = cuda_devices();
+    for (size_t i = 0; devices && i < devices->size(); ++i) {
+        std::vector<bf16> plain;
+        for (bool overlap : {false, true})
+            for (bool graphs : {false, true}) {
+                CAPTURE(graphs);
+                CAPTURE(overlap);
+                auto made = make_cuda_backend({(int)i, 64ull << 20, graphs, overlap});
+                REQUIRE(made.has_value());
+                TestBackend on{std::move(*made), false};
+                Backend::Counters counted;
+                auto got = repeated_row(on, counted);
+                if (plain.empty()) plain = got;
+                CHECK(differences(got, plain) == 0);
+                CHECK(counted.graphs == (graphs ? 3 : 0));
+                CHECK(counted.launches == (graphs ? 3 : 10));
+            }
+    }
+    for (auto& on : backends_present()) {
+        if (!on.cpu) continue;
+        Backend::Counters counted;
+        CHECK(repeated_row(on, counted).size() == 4 * 96);
+    }
+}
+
 TEST_CASE("backend: a card refuses the rank of an output group that its tiles do not divide") {
     for (auto& on : backends_present()) {
         if (on.cpu) continue;

@@ -142,9 +142,12 @@ TEST_CASE("every name of a flag works and lands in its field") {
                      "cuda:1"});
     CHECK(o.engine.cpu_experts == 40);
     CHECK(o.engine.link_rate == 14'000'000'000);
-    CHECK(!s.good({"m", "--graphs", "auto"}).engine.graphs);
-    CHECK(s.good({"m", "--graphs", "on"}).engine.graphs == true);
-    CHECK(s.good({"m", "--graphs", "off"}).engine.graphs == false);
+    CHECK(!s.good({"m", "--launches", "auto"}).engine.graphs);
+    CHECK(!s.good({"m", "--launches", "auto"}).engine.kernels_overlap);
+    CHECK(s.good({"m", "--launches", "graphs"}).engine.graphs == true);
+    CHECK(s.good({"m", "--launches", "graphs"}).engine.kernels_overlap == false);
+    CHECK(s.good({"m", "--launches", "both"}).engine.kernels_overlap == true);
+    CHECK(s.good({"m", "--launches", "plain"}).engine.graphs == false);
     CHECK(!s.good({"m", "--cpu-experts", "auto"}).engine.cpu_experts);
     CHECK(s.good({"m", "--cpu-experts", "off"}).engine.cpu_experts == 0);
     CHECK(o.top_k == 40);
@@ -247,7 +250,7 @@ TEST_CASE("edge values: accepted exactly, or refused with flag, value and range"
                                                                       {"--ram", "12 GB"},
                                                                       {"--ram", "0"},
                                                                       {"--ram", "lots"},
-                                                                      {"--graphs", "yes"},
+                                                                      {"--launches", "on"},
                                                                       {"--cpu-experts", "101%"},
                                                                       {"--cpu-experts", "half"},
                                                                       {"--cpu-experts", "%"},

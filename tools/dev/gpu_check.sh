@@ -2,7 +2,7 @@
 # Everything that only a machine with a GPU can show, in one call and one table: kernel tests, self-test, golden traces on the
 # device over cache and chunk sizes, bits over restarts and budgets, the sanitizer, kernels' speed, and the released model's
 # shapes (decode with every expert in VRAM, prompts, the peak of an 8 GB card's budget).
-#   gpu_check.sh BUILD_FOLDER [STAGE...]
+#   [GPU_CHECK_JOBS=8] gpu_check.sh BUILD_FOLDER [STAGE...]
 # BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu and make_checkpoint of a CUDA build. Stages:
 # tests golden bits sanitizer bench shapes; all of them if none is named. `shapes` wants 45 GiB in /dev/shm and a card that
 # holds 43 GiB. Exit 0 if all passed.
@@ -16,20 +16,39 @@ models=tests/models
 golden=tests/golden
 failed=0
 row() { printf '%-58s %s\n' "$1" "$2"; }
-check() { # NAME COMMAND...: one row, the command's last line as its note
-    local name=$1 note
-    shift
+# NAME COMMAND...: one row, the command's last line as its note. GPU_CHECK_JOBS (1) of them at once, each with 2 GiB of VRAM.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+begun=0 shown=0
+check() {
+    local place=$work/$begun
+    begun=$((begun + 1))
+    while [ "$(jobs -rp | wc -l)" -ge "${GPU_CHECK_JOBS:-1}" ]; do wait -n || true; done
+    one_check "$place" "$@" &
+}
+one_check() {
+    local place=$1 name=$2 note
+    shift 2
     if note=$("$@" 2>&1); then
         row "$name" "ok    $(tail -n 1 <<<"$note" | cut -c1-100)"
     else
         row "$name" "WRONG $(tail -n 3 <<<"$note" | tr '\n' ' ' | cut -c1-300)"
-        failed=1
-    fi
+    fi >"$place.part"
+    mv "$place.part" "$place"
+}
+# Waits for all that was begun, and prints the rows in order.
+rows() {
+    wait
+    for (( ; shown < begun; shown++)); do
+        cat "$work/$shown"
+        ! grep -q " WRONG " "$work/$shown" || failed=1
+    done
 }
 has() { [[ " $stages " == *" $1 "* ]]; }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 check "self-test" "$sluice" selftest --device cuda
+rows  # remembered from here on
 if has tests; then
     kernels=$build/tests/tests_kernels
     [ -x "$kernels" ] || kernels=$build/tests_kernels
@@ -48,6 +67,10 @@ if has golden; then
                     "$sluice" $models/$model --verify $golden --vram-slots $slots --chunk $chunk
             done
         done
+        for how in plain graphs both; do
+            check "golden $model, --launches $how" \
+                "$sluice" $models/$model --verify $golden --vram-slots $one --chunk 1 --launches $how
+        done
         check "golden $model, reference index keys" \
             "$sluice" $models/$model --verify $golden --index-keys reference
         for io in uring threads; do
@@ -64,12 +87,16 @@ fi
 # A trace recorded on the device, verified (every logit) over restarts, caches, chunks and splits.
 if has bits; then
     prompt="What is the capital of Australia?"
-    trace=$(mktemp -d)/own.json
+    trace=$work/own.json
     check "record on the device" "$sluice" record $models/dsv41-tiny -o "$trace" -p "$prompt" -n 40
+    rows
     for i in 1 2 3 4 5 6 7 8 9 10; do
         check "bits: restart $i" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots $((48 * i)) --chunk $i
     done
     check "bits: cache off, prefetch 2" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots off --prefetch 2
+    for how in plain graphs both; do
+        check "bits: --launches $how" "$sluice" $models/dsv41-tiny --verify "$trace" --launches $how
+    done
     check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%
 fi
 
@@ -78,8 +105,10 @@ if has sanitizer && command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
         check "compute-sanitizer $tool, 8 tokens" compute-sanitizer --error-exitcode 9 --tool $tool "${run[@]}"
     done
+    check "compute-sanitizer memcheck, 8 tokens, graphs" compute-sanitizer --error-exitcode 9 --tool memcheck "${run[@]}" --launches graphs
     check "compute-sanitizer memcheck, self-test" compute-sanitizer --error-exitcode 9 --tool memcheck "$sluice" selftest --device cuda
 fi
+rows
 
 has bench && "$build/bench_gpu" 4096
 
@@ -90,18 +119,29 @@ if has shapes; then
     figure() { python3 -c "import json,sys; a=json.load(sys.stdin); $1"; }
     all=(--vram 60GiB --cache-slots off --prefetch off)
     # Twice as many tokens: the difference is what resident ones take.
-    for n in 200 600; do "${answer[@]}" "${all[@]}" -n $n >/tmp/gpu-check-$n.json 2>/dev/null || failed=1; done
-    row "decode, every expert in VRAM" "$(python3 - <<'PY'
-import json
-a, b = (json.load(open(f"/tmp/gpu-check-{n}.json")) for n in (200, 600))
+    decode() { # NAME FLAGS...
+        local name=$1
+        shift
+        for n in 200 600; do "${answer[@]}" "${all[@]}" "$@" -n $n >"$work/$n.json" 2>/dev/null || failed=1; done
+        row "$name" "$(python3 - "$work" <<'PY'
+import json, sys
+a, b = (json.load(open(f"{sys.argv[1]}/{n}.json")) for n in (200, 600))
+def each(k): return (b["gpu"][k] - a["gpu"][k]) / 400
 ms = 1000 * (b["timings"]["decode_s"] - a["timings"]["decode_s"]) / 400
-counts = ", ".join(f"{(b['gpu'][k] - a['gpu'][k]) / 400:.1f} {k}" for k in ("launches", "downloads", "waits"))
-print(f"{ms:.2f} ms a token; {counts} a token")
+counts = ", ".join(f"{each(k):.1f} {k}" for k in ("launches", "graphs", "downloads", "waits"))
+print(f"{ms:.2f} ms a token, the card busy {1000 * each('busy_s'):.2f}; {counts} a token")
 PY
 )"
+    }
+    decode "decode, every expert in VRAM"
     row "--vram 7.3GiB -c 8192" "$("${answer[@]}" --vram 7.3GiB --cache-slots off -n 4 2>/dev/null | figure 'print("peak %.3f GiB" % (a["gpu"]["memory_peak"] / 2**30))' || echo WRONG)"
     "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 60GiB --cache-slots off || failed=1
     "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 7.3GiB || failed=1
+    rm -rf $shape
+    # A quarter of the layers: how kernels reach the card.
+    "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --shape deepseek-v4.1-flash --layers 10 --experts 48 --engram-vocab 20000 >/dev/null
+    all=(--vram 20GiB --cache-slots off --prefetch off)
+    for how in overlap both plain graphs; do decode "decode, 10 layers, --launches $how" --launches $how; done
     rm -rf $shape
 fi
 [ $failed = 0 ] && echo "gpu_check: all passed" || echo "gpu_check: FAILED"
