@@ -152,46 +152,68 @@ struct Stage {
     std::function<void(int)> run;
 };
 
-std::vector<Stage> layer_stages(Bench& b) {
-    constexpr int copies = 6;
-    auto each = [&](int32_t rows, int32_t cols) {
-        std::vector<Fp8Matrix> w;
-        for (int i = 0; i < copies; ++i) w.push_back(b.fp8(rows, cols));
-        return w;
-    };
-    auto bytes = [](int32_t rows, int32_t cols) { return (double)rows * cols * 33 / 32; };
-    auto wide = [&](int32_t count) { return b.take<bf16>(count, 0x3c, 0x3f); };
-    auto *h = wide(4 * dim), *h2 = wide(4 * dim), *y = wide(dim), *x = wide(dim), *c = wide(dim);
-    auto *norm = wide(dim), *qr = wide(q_rank), *kv = wide(head_dim), *q = wide(heads * head_dim);
-    auto *o = wide(heads * head_dim), *t = wide(groups * o_rank), *act = wide(inner),
-         *up = wide(inner);
-    auto *shared = wide(dim), *partial = wide(top_k * dim), *ring = wide(window * head_dim);
-    QuantRows xq = b.rows(1, dim), qrq = b.rows(1, q_rank), tq = b.rows(1, groups * o_rank),
-              actq = b.rows(1, inner);
-    auto *one = b.take<float>(64, 0x3c, 0x3e), *other = b.take<float>(64, 0x3c, 0x3e);
-    auto *small = b.take<float>(32, 0x3c, 0x3e), *turn = b.take<float>(64, 0x3c, 0x3e);
+constexpr int weight_copies = 6;
+
+std::vector<Fp8Matrix> matrices(Bench& b, int32_t rows, int32_t cols) {
+    std::vector<Fp8Matrix> w;
+    for (int i = 0; i < weight_copies; ++i) w.push_back(b.fp8(rows, cols));
+    return w;
+}
+double matrix_bytes(int32_t rows, int32_t cols) {
+    return (double)rows * cols * 33 / 32;
+}
+
+// A token's activations between two stages.
+struct Token {
+    explicit Token(Bench& b) : b(b) {}
+    bf16* wide(int32_t count) { return b.take<bf16>(count, 0x3c, 0x3f); }
+
+    Bench& b;
+    bf16 *y = wide(dim), *x = wide(dim), *norm = wide(dim);
+    bf16 *shared = wide(dim), *partial = wide(top_k * dim);
+    QuantRows xq = b.rows(1, dim);
+    float *one = b.take<float>(64, 0x3c, 0x3e), *other = b.take<float>(64, 0x3c, 0x3e);
+    float* small = b.take<float>(32, 0x3c, 0x3e);
+};
+
+std::function<void(int)> hyper_step(Token& t) {
+    bf16 *h = t.wide(4 * dim), *h2 = t.wide(4 * dim), *c = t.wide(dim);
+    HyperStep op{};
+    op.combine = {t.y, t.partial, t.shared, 1, top_k, dim};
+    op.expand = {h, t.y, t.one, t.one + 4, 1, 4, dim};
+    op.mix = {t.other, t.other + 4, t.other + 8, h2, {nullptr, 24, 4 * dim},
+              t.small, t.small,     1,           4,  dim,
+              20,      1e-20f,      1e-6f};
+    op.collapse = {c, t.one + 40, h2, 1, 4, dim};
+    op.norm = {t.x, c, t.norm, 1, dim, 1e-20f};
+    op.quant = {t.xq, t.x, 1, dim};
     std::vector<float*> fn;
-    for (int i = 0; i < copies; ++i) fn.push_back(b.take<float>((size_t)24 * 4 * dim, 0x20, 0x3c));
-    auto step = [=](int i) {
-        HyperStep op{};
-        op.combine = {y, partial, shared, 1, top_k, dim};
-        op.expand = {h, y, one, one + 4, 1, 4, dim};
-        op.mix = {other, other + 4, other + 8, h2, {fn[i % copies], 24, 4 * dim},
-                  small, small,     1,         4,  dim,
-                  20,    1e-20f,    1e-6f};
-        op.collapse = {c, one + 40, h2, 1, 4, dim};
-        op.norm = {x, c, norm, 1, dim, 1e-20f};
-        op.quant = {xq, x, 1, dim};
-        return op;
+    for (int i = 0; i < weight_copies; ++i)
+        fn.push_back(t.b.take<float>((size_t)24 * 4 * dim, 0x20, 0x3c));
+    Backend& on = t.b.backend;
+    return [=, &on](int i) mutable {
+        op.mix.fn.data = fn[i % weight_copies];
+        on.run(op);
     };
-    RopeTable rope{turn, turn, 0, 1, 32};
+}
+
+// From the latents to wo_b.
+std::vector<Stage> attention_stages(Token& token) {
+    Bench& b = token.b;
+    Backend& on = b.backend;
+    bf16 *qr = token.wide(q_rank), *kv = token.wide(head_dim), *q = token.wide(heads * head_dim);
+    bf16 *o = token.wide(heads * head_dim), *t = token.wide(groups * o_rank), *y = token.y;
+    bf16 *ring = token.wide(window * head_dim), *rows = token.wide(8192 * head_dim);
+    QuantRows xq = token.xq, qrq = b.rows(1, q_rank), tq = b.rows(1, groups * o_rank);
+    float* turn = b.take<float>(64, 0x3c, 0x3e);
     auto rotate = [=](bf16* values, int32_t count, bool inverse) {
+        RopeTable rope{turn, turn, 0, 1, 32};
         return RopeRequant{values, 1, count, head_dim, rope, 0, 1, inverse, Requant::none};
     };
     LatentFinish finish{};
-    finish.query = {qr, qr, norm, 1, q_rank, 1e-20f};
+    finish.query = {qr, qr, token.norm, 1, q_rank, 1e-20f};
     finish.query_quant = {qrq, qr, 1, q_rank};
-    finish.key = {kv, kv, norm, 1, head_dim, 1e-20f};
+    finish.key = {kv, kv, token.norm, 1, head_dim, 1e-20f};
     finish.key_place = rotate(kv, 1, false);
     finish.key_place.requant = Requant::fp8_32;
     finish.store = {ring, kv, 1, head_dim, window, 5};
@@ -199,59 +221,65 @@ std::vector<Stage> layer_stages(Bench& b) {
     for (int32_t i = 0; i < picked; ++i) top[i] = i * 8;
     auto* topk = b.take<int32_t>(picked);
     b.backend.upload(topk, top.data(), top.size() * 4);
-    auto* rows = wide(8192 * head_dim);
     RotatedAttention attend{};
     attend.query = rotate(q, heads, false);
     attend.back = rotate(o, heads, true);
     attend.attention = {o, q,     ring,     kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
                         1, heads, head_dim, window, 8192, picked, 0.044f};
+    auto wq_a = matrices(b, q_rank, dim), wkv = matrices(b, head_dim, dim);
+    auto wq_b = matrices(b, heads * head_dim, q_rank), wo_b = matrices(b, dim, groups * o_rank);
+    auto wo_a = matrices(b, groups * o_rank, heads * head_dim / groups);
+    auto latents = [=, &on](int i) {
+        int w = i % weight_copies;
+        on.run(LinearFp8Pair{{qr, wq_a[w], xq, 1}, {kv, wkv[w], xq, 1}});
+    };
+    auto queries = [=, &on](int i) { on.run(LinearFp8{q, wq_b[i % weight_copies], qrq, 1}); };
+    auto grouped = [=, &on](int i) {
+        on.run(GroupedOutputQuant{{t, wo_a[i % weight_copies], o, 1, groups},
+                                  {tq, t, 1, groups * o_rank}});
+    };
+    auto out = [=, &on](int i) { on.run(LinearFp8{y, wo_b[i % weight_copies], tq, 1}); };
+    return {{"wq_a and wkv", matrix_bytes(q_rank + head_dim, dim), latents},
+            {"latent norms, key", 0, [=, &on](int) { on.run(finish); }},
+            {"wq_b", matrix_bytes(heads * head_dim, q_rank), queries},
+            {"attention, 640 keys", 640.0 * head_dim * 2, [=, &on](int) { on.run(attend); }},
+            {"wo_a", matrix_bytes(groups * o_rank, heads * head_dim / groups), grouped},
+            {"wo_b", matrix_bytes(dim, groups * o_rank), out}};
+}
+
+// From the router on: one stage before the trip to the host, the rest after.
+std::vector<Stage> expert_stages(Token& token) {
+    Bench& b = token.b;
+    Backend& on = b.backend;
+    bf16 *x = token.x, *shared = token.shared, *act = token.wide(inner), *up = token.wide(inner);
+    QuantRows xq = token.xq, actq = b.rows(1, inner);
+    float *weights = token.other, *bias = token.small;
     Bf16Matrix gate{b.take<bf16>((size_t)experts * dim, 0x3c, 0x3d), experts, dim};
     auto* ids = b.take<int32_t>(top_k);
-    auto wq_a = each(q_rank, dim), wkv = each(head_dim, dim), wq_b = each(heads * head_dim, q_rank);
-    auto wo_a = each(groups * o_rank, heads * head_dim / groups), wo_b = each(dim, groups * o_rank);
-    auto w1 = each(inner, dim), w3 = each(inner, dim), w2 = each(dim, inner);
-    auto routed = six_experts(b, xq, partial);
-    Backend& on = b.backend;
-    double mixed = 24.0 * 4 * dim * 4;
-    auto between = [step, &on](int i) { on.run(step(i)); };
-    return {
-        {"step into attention", mixed, between},
-        {"wq_a and wkv", bytes(q_rank + head_dim, dim),
-         [=, &on](int i) {
-             on.run(LinearFp8Pair{{qr, wq_a[i % copies], xq, 1}, {kv, wkv[i % copies], xq, 1}});
-         }},
-        {"latent norms, key", 0, [=, &on](int) { on.run(finish); }},
-        {"wq_b", bytes(heads * head_dim, q_rank),
-         [=, &on](int i) {
-             on.run(LinearFp8{q, wq_b[i % copies], qrq, 1});
-         }},
-        {"attention, 640 keys", 640.0 * head_dim * 2, [=, &on](int) { on.run(attend); }},
-        {"wo_a", bytes(groups * o_rank, heads * head_dim / groups),
-         [=, &on](int i) {
-             on.run(GroupedOutputQuant{{t, wo_a[i % copies], o, 1, groups},
-                                       {tq, t, 1, groups * o_rank}});
-         }},
-        {"wo_b", bytes(dim, groups * o_rank),
-         [=, &on](int i) {
-             on.run(LinearFp8{y, wo_b[i % copies], tq, 1});
-         }},
-        {"step into the experts", mixed, between},
-        {"router", 2.0 * experts * dim,
-         [=, &on](int) {
-             on.run(Route{ids, other, gate, small, x, 1, top_k, 1.5f});
-         }},
-        {"shared expert, w1 and w3", bytes(2 * inner, dim),
-         [=, &on](int i) {
-             on.run(GateUp{{act, w1[i % copies], xq, 1},
-                           {up, w3[i % copies], xq, 1},
-                           {actq, act, up, nullptr, 1, inner, 10.0f}});
-         }},
-        {"shared expert, w2", bytes(dim, inner),
-         [=, &on](int i) {
-             on.run(LinearFp8{shared, w2[i % copies], actq, 1});
-         }},
-        {"six experts", top_k * 3.0 * inner * dim * 17 / 32, routed},
+    auto w1 = matrices(b, inner, dim), w3 = matrices(b, inner, dim), w2 = matrices(b, dim, inner);
+    auto route = [=, &on](int) { on.run(Route{ids, weights, gate, bias, x, 1, top_k, 1.5f}); };
+    auto gate_up = [=, &on](int i) {
+        on.run(GateUp{{act, w1[i % weight_copies], xq, 1},
+                      {up, w3[i % weight_copies], xq, 1},
+                      {actq, act, up, nullptr, 1, inner, 10.0f}});
     };
+    auto down = [=, &on](int i) { on.run(LinearFp8{shared, w2[i % weight_copies], actq, 1}); };
+    return {
+        {"router", 2.0 * experts * dim, route},
+        {"shared expert, w1 and w3", matrix_bytes(2 * inner, dim), gate_up},
+        {"shared expert, w2", matrix_bytes(dim, inner), down},
+        {"six experts", top_k * 3.0 * inner * dim * 17 / 32, six_experts(b, xq, token.partial)}};
+}
+
+std::vector<Stage> layer_stages(Bench& b) {
+    Token token(b);
+    double mixed = 24.0 * 4 * dim * 4;
+    auto step = hyper_step(token);
+    std::vector<Stage> all = attention_stages(token);
+    all.insert(all.begin(), {"step into attention", mixed, step});
+    all.push_back({"step into the experts", mixed, step});
+    for (Stage& stage : expert_stages(token)) all.push_back(std::move(stage));
+    return all;
 }
 
 void layer(Bench& b, bool alone) {
