@@ -48,6 +48,7 @@ struct ExpertCache::Impl {
     void fill();
     void start_guess();
     void start_ahead();
+    bool ahead_elsewhere() const;
     // Whether the next demand of this layer may ask for what was read ahead.
     bool ahead_of_use(int32_t layer) const {
         return layer == ahead_layer_ || (more_ && layer == layer_);

@@ -57,14 +57,19 @@ void ExpertCache::Impl::judge_guesses() {
     judged_layer_ = -1;
 }
 
-// One at a time, when the drive has nothing else to do, and only into a slot that leaves the next
-// demand enough of them to keep the drive busy.
+// One at a time on a drive, when that has nothing else to do, and only into a slot that leaves the
+// next demand enough of them to keep the drives busy.
 void ExpertCache::Impl::start_guess() {
-    while (!guesses_.empty() && reader_.pending() == 0 &&
-           slots_.ring_spare() > map_.tuning().in_flight_max) {
-        const ExpertKey key = guesses_.front().key;
-        guesses_.erase(guesses_.begin());
-        if (slots_.find(key) != none) continue;
+    for (auto guess = guesses_.begin();
+         guess != guesses_.end() && slots_.ring_spare() > map_.tuning().in_flight_max;) {
+        const ExpertKey key = guess->key;
+        const bool there = slots_.find(key) != none;
+        if (!there && reader_.pending_beside(key) > 0) {
+            ++guess;
+            continue;
+        }
+        guess = guesses_.erase(guess);
+        if (there) continue;
         const uint32_t number = slots_.take_ring_slot();
         slots_.start(number, key, demand_);
         slots_[number].guessed = true;
@@ -76,15 +81,20 @@ void ExpertCache::Impl::start_guess() {
 // ---- the sweep to come -------------------------------------------------------------------------
 
 // So many that one is always waiting when another is finished; more could not be called back. What
-// later chunks may still keep of this layer finds its slots.
+// later chunks may still keep of this layer finds its slots. While the demand waits for slots, only
+// a drive that it does not use goes on, into half of them.
 void ExpertCache::Impl::start_ahead() {
+    const bool demand_waits = started_ < to_read_.size();
+    if (demand_waits && !ahead_elsewhere()) return;
     const auto lent = static_cast<uint32_t>(tier_.lent().size());
     const uint32_t reserve = more_ ? lent - kept_count_ : 0;
     const uint32_t in_flight = map_.tuning().in_flight_max;
     const uint32_t begun_max = in_flight + (in_flight + 1) / 2;
-    while (ahead_begun_ < ahead_.size() && slots_.ring_free() > reserve &&
-           reader_.pending_demand() < begun_max) {
-        const ExpertKey key{ahead_layer_, ahead_[ahead_begun_++]};
+    while (ahead_begun_ < ahead_.size() && slots_.ring_free() > reserve) {
+        const ExpertKey key{ahead_layer_, ahead_[ahead_begun_]};
+        if (reader_.pending_demand_beside(key) >= begun_max) return;
+        if (demand_waits && ahead_slots_ >= slots_.ring().size() / 2) return;
+        ++ahead_begun_;
         if (slots_.find(key) != none) continue;
         const uint32_t number = slots_.take_ring_slot();
         slots_.start(number, key, demand_);
@@ -93,6 +103,13 @@ void ExpertCache::Impl::start_ahead() {
         ++stats_.ahead_started;
         reader_.request(key, slots_.memory(number), Urgency::demand);
     }
+}
+
+// Whether there is something to read ahead from a drive that the demand does not use.
+bool ExpertCache::Impl::ahead_elsewhere() const {
+    return ahead_begun_ < ahead_.size() && started_ < to_read_.size() &&
+           !map_.share_drive({ahead_layer_, ahead_[ahead_begun_]},
+                             key_of(items_[to_read_[started_]]));
 }
 
 void ExpertCache::Impl::forget_ahead() {
@@ -119,12 +136,20 @@ void ExpertCache::Impl::drop_one_ahead(uint32_t number) {
 
 // ---- reads -------------------------------------------------------------------------------------
 
-// A free ring slot for the demand, if need be that of a guess, or of a sweep, for later.
+// A free ring slot for the demand. While others of it are on their way or not taken yet, and so
+// will leave theirs, it takes none from a sweep for later, and no more than half of all where
+// another drive has work for such a sweep. Else, if need be, that of a guess or a sweep for later.
 bool ExpertCache::Impl::make_ring_slot() {
+    const bool coming = given_ < ready_.size() ||
+                        reader_.pending_demand_beside(key_of(items_[to_read_[started_]])) > 0;
+    const size_t all = slots_.ring().size();
+    const size_t mine = all - slots_.ring_free() - ahead_slots_;
+    if (coming && mine >= (all + 1) / 2 && ahead_elsewhere()) return false;
     if (slots_.ring_free() > 0) return true;
     for (uint32_t number : slots_.ring()) {
         const Slot& slot = slots_[number];
         if (slot.state != SlotState::ready || !(slot.guessed || slot.ahead)) continue;
+        if (slot.ahead && coming) continue;
         if (slot.guessed) {
             drop_guess(number);
         } else {
@@ -142,7 +167,7 @@ void ExpertCache::Impl::fill() {
         const uint32_t number = to_read_[started_];
         Item& item = items_[number];
         if (item.slot == none) {
-            if (!make_ring_slot()) return;
+            if (!make_ring_slot()) break;
             item.slot = slots_.take_ring_slot();
             if (item.entry >= 0) slots_.seat(item.slot, item.entry);
         }
@@ -151,8 +176,8 @@ void ExpertCache::Impl::fill() {
         reader_.request(key_of(item), slots_.memory(item.slot), Urgency::demand);
         ++started_;
     }
-    if (started_ < to_read_.size()) return;
     start_ahead();
+    if (started_ < to_read_.size()) return;
     start_guess();
 }
 

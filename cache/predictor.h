@@ -58,7 +58,8 @@ class PrefetchGovernor {
     struct Token {
         double seconds;
         double wait_s;    // stood still for experts
-        double busy_s;    // the drive had something to read
+        double busy_s;    // a drive had something to read, of several the mean
+        double read_s;    // any drive had
         uint64_t misses;  // experts that were read or would have been without guesses
     };
     void token_passed(const Token& token);

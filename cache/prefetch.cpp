@@ -149,7 +149,7 @@ void PrefetchGovernor::Impl::measure(const Token& token) {
         wait.add(token.wait_s, 32);
         const double layers = static_cast<double>(precision.size());
         idle.add(std::max(0.0, token.seconds - token.busy_s) / layers, 32);
-        if (misses > 0) read.add(token.busy_s / misses, 32);
+        if (misses > 0) read.add(token.read_s / misses, 32);
         return;
     }
     const double expected = line.at(misses);

@@ -101,11 +101,17 @@ Result<void> record_routes(Pass& pass) {
     return {};
 }
 
+// Of several drives the mean: where a layer's experts are on one of them, another is idle
+// meanwhile.
 PrefetchGovernor::Token token_times(const RunStats& token, double seconds) {
     const CacheStats& cache = token.cache;
+    double busy_s = 0;
+    for (const DriveStats& drive : token.drives) busy_s += drive.busy_s;
+    const auto drives = static_cast<double>(std::max<size_t>(1, token.drives.size()));
     return {.seconds = seconds,
             .wait_s = cache.wait_s,
-            .busy_s = token.ring.busy_s,
+            .busy_s = busy_s / drives,
+            .read_s = token.ring.busy_s,
             .misses = cache.misses + cache.prefetch_used - cache.late_prefetches};
 }
 

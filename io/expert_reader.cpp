@@ -99,6 +99,16 @@ const File& ExpertMap::file(ExpertKey key) const {
     return shards_[entry(key).shard];
 }
 
+bool ExpertMap::share_drive(ExpertKey a, ExpertKey b) const {
+    if (drives_ == 1) return true;
+    for (const File* of_a : copies(a)) {
+        for (const File* of_b : copies(b)) {
+            if (of_a->drive() == of_b->drive()) return true;
+        }
+    }
+    return false;
+}
+
 std::span<const File* const> ExpertMap::copies(ExpertKey key) const {
     return files_[entry(key).shard];
 }
@@ -164,6 +174,7 @@ struct ExpertReader::Impl final : ReadClient {
     void queue_reads(Urgency urgency);
     void finish(size_t index);
     uint32_t active_of(Urgency urgency) const;
+    uint32_t beside(ExpertKey key, Urgency urgency) const;
 
     ReadRing& ring;
     const ExpertMap& map;
@@ -204,6 +215,21 @@ uint32_t ExpertReader::Impl::active_of(Urgency urgency) const {
     return static_cast<uint32_t>(
         std::count_if(active.begin(), active.end(),
                       [&](const Active& expert) { return expert.urgency == urgency; }));
+}
+
+// Asked for and not collected, with a drive in common.
+uint32_t ExpertReader::Impl::beside(ExpertKey key, Urgency urgency) const {
+    const auto near = [&](const Request& request) { return map.share_drive(request.key, key); };
+    const std::vector<Request>& waits = urgency == Urgency::demand ? demand : prefetch;
+    const auto reading = [&](const Active& expert) {
+        return expert.urgency == urgency && near(expert.request);
+    };
+    const auto done = [&](const Arrived& arrived) {
+        return arrived.urgency == urgency && map.share_drive(arrived.key, key);
+    };
+    return static_cast<uint32_t>(std::count_if(waits.begin(), waits.end(), near) +
+                                 std::count_if(active.begin(), active.end(), reading) +
+                                 std::count_if(finished.begin(), finished.end(), done));
 }
 
 // Adds an expert to the loads of the drives it still needs.
@@ -476,6 +502,14 @@ uint32_t ExpertReader::pending_demand() const {
         std::count_if(impl_->finished.begin(), impl_->finished.end(),
                       [](const Arrived& arrived) { return arrived.urgency == Urgency::demand; });
     return static_cast<uint32_t>(impl_->demand.size() + impl_->active_of(Urgency::demand) + done);
+}
+
+uint32_t ExpertReader::pending_beside(ExpertKey key) const {
+    return impl_->beside(key, Urgency::demand) + impl_->beside(key, Urgency::prefetch);
+}
+
+uint32_t ExpertReader::pending_demand_beside(ExpertKey key) const {
+    return impl_->beside(key, Urgency::demand);
 }
 
 uint64_t ExpertReader::bytes_read() const {

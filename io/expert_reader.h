@@ -64,6 +64,7 @@ class ExpertMap {
     const ReadPlan& plan(ExpertKey key) const;           // starts[part] = offset in the slot
     const File& file(ExpertKey key) const;
     std::span<const File* const> copies(ExpertKey key) const;  // file() and the others
+    bool share_drive(ExpertKey a, ExpertKey b) const;          // some copy of each
     uint32_t drives() const { return drives_; }                // one more than the highest number
     ByteRange range(ExpertKey key, ExpertPart part) const;     // in the file
     const ExpertTuning& tuning() const { return tuning_; }
@@ -124,6 +125,9 @@ class ExpertReader {
 
     uint32_t pending() const;  // asked for and not yet collected
     uint32_t pending_demand() const;
+    // The same of those that have a drive in common with `key`: what it would have to wait for.
+    uint32_t pending_beside(ExpertKey key) const;
+    uint32_t pending_demand_beside(ExpertKey key) const;
     uint64_t bytes_read() const;                // payload and widening of the finished ones
     uint64_t bytes_from(uint32_t drive) const;  // of their pieces, finished or not
 

@@ -147,6 +147,7 @@ class Machine {
         governor_.token_passed({.seconds = clock_.now - begin,
                                 .wait_s = drive_->waited_s() - waited,
                                 .busy_s = drive_->busy_s() - busy,
+                                .read_s = drive_->busy_s() - busy,
                                 .misses = after.misses - before.misses + after.prefetch_used -
                                           before.prefetch_used -
                                           (after.late_prefetches - before.late_prefetches)});

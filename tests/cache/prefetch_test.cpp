@@ -197,6 +197,7 @@ struct Machine {
             governor.token_passed({.seconds = seconds,
                                    .wait_s = seconds * waiting,
                                    .busy_s = seconds * 0.75,
+                                   .read_s = seconds * 0.75,
                                    .misses = 24});
             if (token >= tokens / 2) sum += most;
         }
@@ -242,8 +243,11 @@ TEST_CASE("a layer that guesses badly follows none") {
         CHECK(governor.guesses_for(0) == 0);
         governor.observed(0, 4, 0);
         governor.observed(1, 4, 0xf);
-        governor.token_passed(
-            {.seconds = follows ? 0.8 : 1.0, .wait_s = 0.4, .busy_s = 0.7, .misses = 12});
+        governor.token_passed({.seconds = follows ? 0.8 : 1.0,
+                               .wait_s = 0.4,
+                               .busy_s = 0.7,
+                               .read_s = 0.7,
+                               .misses = 12});
     }
     CHECK(governor.guesses_for(1) > 0);
 }

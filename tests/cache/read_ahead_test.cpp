@@ -175,3 +175,69 @@ TEST_CASE("a failed read ahead is asked again, and told only if it is needed") {
         CHECK(failures < 40);
     }
 }
+
+namespace {
+
+struct TwoDrives {
+    SimEngine* engine;
+    Rig rig;
+
+    explicit TwoDrives(const ExpertCacheOptions& options)
+        : TwoDrives(std::make_unique<SimEngine>(7), options) {}
+    TwoDrives(std::unique_ptr<SimEngine> made, const ExpertCacheOptions& options)
+        : engine(made.get()), rig(std::move(made), options, 32, Model::spread()) {}
+
+    uint32_t in_flight(int32_t layer) const {
+        return rig.ring.drive(rig.model.map->file({layer, 0}).drive()).in_flight();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("spread over two drives, the next layer is read while this one is") {
+    REQUIRE_FALSE(Model::spread().map->share_drive({0, 0}, {1, 0}));
+    REQUIRE(Model::spread().map->share_drive({0, 0}, {0, 9}));
+    TwoDrives two({.cache_slots = 0, .ring_slots = 24, .poison = true});
+    Rig& rig = two.rig;
+    for (int32_t layer = 0; layer < 4; ++layer) {
+        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
+        rig.cache->read_ahead(layer + 1, first(experts));
+        int both = 0;
+        for (int32_t i = 0; i < experts; ++i) {
+            auto handle = rig.cache->next();
+            REQUIRE(handle);
+            CHECK(rig.exact(*handle));
+            rig.cache->release(*handle);
+            both += two.in_flight(layer) > 0 && two.in_flight(layer + 1) > 0;
+        }
+        if (layer == 0) CHECK(both > 0);
+    }
+    const CacheStats& stats = rig.cache->stats();
+    CHECK(stats.ahead_dropped == 0);
+    // Half of the ring, at the least, of each layer that was foretold, while the one before was
+    // still being read.
+    CHECK(stats.ahead_started >= 4 * 12);
+}
+
+TEST_CASE("spread over two drives, a guess starts beside the demand; on its own drive it waits") {
+    for (bool spread : {true, false}) {
+        CAPTURE(spread);
+        TwoDrives two({.cache_slots = 0, .ring_slots = 24, .poison = true});
+        Rig& rig = two.rig;
+        const int32_t next = spread ? 1 : 2;
+        REQUIRE(rig.cache->demand(0, {{1, 2, 3}}, DemandKind::decode));
+        rig.cache->prefetch(next, std::vector<int32_t>{10, 11}, 2);
+        CHECK(rig.cache->stats().prefetch_started == (spread ? 1 : 0));  // one at a time
+        for (int i = 0; i < 3; ++i) {
+            auto handle = rig.cache->next();
+            REQUIRE(handle);
+            rig.cache->release(*handle);
+        }
+        pump_dry(rig);
+        CHECK(rig.cache->stats().prefetch_started == 2);
+        rig.run(next, {10, 11, 12}, DemandKind::decode);
+        CHECK(rig.cache->stats().prefetch_used == 2);
+        CHECK(rig.cache->stats().bytes_demand + rig.cache->stats().bytes_prefetch ==
+              6 * rig.model.map->expert_bytes({0, 0}));
+    }
+}

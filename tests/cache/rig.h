@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <random>
@@ -15,6 +16,7 @@
 #include "io/memory.h"
 #include "io/text.h"
 #include "tests/support/sim_ring.h"
+#include "tests/support/temp_dir.h"
 
 namespace sluice::test {
 
@@ -35,10 +37,41 @@ struct Model {
         static const Model model = load(Access::direct);
         return model;
     }
-    static Model load(Access access) {
+    // Shards in turn on two drives, no copies: a layer's experts are on one of them.
+    static const Model& spread() {
+        static const TempDir folders;
+        static const Model model = [] {
+            const std::filesystem::path from(std::string(SLUICE_TEST_MODELS) + "/dsv41-tiny");
+            std::vector<std::string> locations;
+            for (size_t drive : {size_t{0}, size_t{1}}) {
+                const auto to = std::filesystem::path(folders.path()) / cat("drive", drive);
+                std::filesystem::create_directories(to);
+                locations.push_back(to.string());
+                size_t shard = 0;
+                for (const std::string& name : sorted_files(from)) {
+                    const bool data = name.ends_with(".safetensors");
+                    if (data ? shard++ % 2 == drive : drive == 0) {
+                        std::filesystem::create_symlink(from / name, to / name);
+                    }
+                }
+            }
+            return load(Access::buffered, locations);
+        }();
+        return model;
+    }
+    static std::vector<std::string> sorted_files(const std::filesystem::path& folder) {
+        std::vector<std::string> names;
+        for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+            names.push_back(entry.path().filename().string());
+        }
+        std::sort(names.begin(), names.end());
+        return names;
+    }
+    static Model load(Access access, std::vector<std::string> locations = {
+                                         std::string(SLUICE_TEST_MODELS) + "/dsv41-tiny"}) {
         const ExpertTuning tuning = {.parts = 2, .part_min = 4096, .in_flight_max = 4};
         CheckpointOptions options;
-        options.locations = {std::string(SLUICE_TEST_MODELS) + "/dsv41-tiny"};
+        options.locations = std::move(locations);
         options.access = access;
         auto opened = Checkpoint::open(options);
         if (!opened) FAIL(opened.error().message);
