@@ -16,14 +16,18 @@ models=tests/models
 golden=tests/golden
 failed=0
 row() { printf '%-58s %s\n' "$1" "$2"; }
-# NAME COMMAND...: one row, the command's last line as its note. GPU_CHECK_JOBS (1) of them at once, each with 2 GiB of VRAM.
+# NAME COMMAND...: one row, the command's last line as its note. GPU_CHECK_JOBS (1) of them at once, each with 2 GiB of VRAM;
+# rows come in order, as soon as they can.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 begun=0 shown=0
 check() {
     local place=$work/$begun
     begun=$((begun + 1))
-    while [ "$(jobs -rp | wc -l)" -ge "${GPU_CHECK_JOBS:-1}" ]; do wait -n || true; done
+    while [ "$(jobs -rp | wc -l)" -ge "${GPU_CHECK_JOBS:-1}" ]; do
+        wait -n || true
+        show
+    done
     one_check "$place" "$@" &
 }
 one_check() {
@@ -36,12 +40,17 @@ one_check() {
     fi >"$place.part"
     mv "$place.part" "$place"
 }
-# Waits for all that was begun, and prints the rows in order.
-rows() {
-    wait
+show() {
     for (( ; shown < begun; shown++)); do
+        [ -e "$work/$shown" ] || return 0
         cat "$work/$shown"
         ! grep -q " WRONG " "$work/$shown" || failed=1
+    done
+}
+rows() { # waits for all that was begun
+    while [ "$shown" -lt "$begun" ]; do
+        wait -n || true
+        show
     done
 }
 has() { [[ " $stages " == *" $1 "* ]]; }
@@ -49,11 +58,6 @@ has() { [[ " $stages " == *" $1 "* ]]; }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 check "self-test" "$sluice" selftest --device cuda
 rows  # remembered from here on
-if has tests; then
-    kernels=$build/tests/tests_kernels
-    [ -x "$kernels" ] || kernels=$build/tests_kernels
-    check "kernel tests" "$kernels"
-fi
 
 export SLUICE_DEVICE=cuda
 export SLUICE_VRAM=2GiB
@@ -104,6 +108,12 @@ if has bits; then
             "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots 64 --chunk $chunk
     done
     check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%
+fi
+
+if has tests; then
+    kernels=$build/tests/tests_kernels
+    [ -x "$kernels" ] || kernels=$build/tests_kernels
+    check "kernel tests" "$kernels"
 fi
 
 if has sanitizer && command -v compute-sanitizer >/dev/null; then
