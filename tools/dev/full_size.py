@@ -213,8 +213,8 @@ class Bench:
 
     def stage_prompt(self):
         for model in ("wide", "deep"):
-            # What a token uses, and what the chunks of a prompt share of a layer.
-            slots = max(6 * self.scale.layers[model], self.scale.experts[model])
+            # What a token uses, and twice what the chunks of a prompt share of a layer (14 GB at the release's 384 experts).
+            slots = max(6 * self.scale.layers[model], 2 * self.scale.experts[model])
             for count in self.scale.prompts[1:2] if model == "wide" else self.scale.prompts:
                 name = (f"prompt of {count}, paced {self.gb(self.scale.rate)}, {self.scale.layers[model]} layers x "
                         f"{self.scale.experts[model]}")
