@@ -304,7 +304,7 @@ void ExpertCache::end_together() {
 }
 
 bool ExpertCache::keeps_layer() const {
-    return impl_->tier_.lendable() == static_cast<uint32_t>(impl_->map_.experts());
+    return impl_->tier_.lendable() >= static_cast<uint32_t>(impl_->map_.experts());
 }
 
 void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {

@@ -15,9 +15,10 @@
 // slots that hold nothing yet serve as ring slots. What a slot holds decides nothing about results.
 //
 // Chunks of one prompt may share their reads: each layer is gone through by all of them before the
-// next one begins, between begin_together() and end_together(). Up to a layer's worth of cache
-// slots join the ring for that time, and as many of the experts that a chunk read stay there until
-// the last chunk has passed the layer.
+// next one begins, between begin_together() and end_together(). A layer's worth of cache slots,
+// or what there is, joins the ring for that time, and as many of the experts that a chunk read stay
+// there until the last chunk has passed the layer; a second one, where there is one, lets the next
+// layer be read meanwhile.
 //
 // Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
 // prefetching changes none of it: the simulator replays it exactly.

@@ -86,7 +86,8 @@ void ExpertCache::Impl::start_guess() {
 void ExpertCache::Impl::start_ahead() {
     const bool demand_waits = started_ < to_read_.size();
     if (demand_waits && !ahead_elsewhere()) return;
-    const auto lent = static_cast<uint32_t>(tier_.lent().size());
+    const auto lent =
+        std::min(static_cast<uint32_t>(tier_.lent().size()), static_cast<uint32_t>(map_.experts()));
     const uint32_t reserve = more_ ? lent - kept_count_ : 0;
     const uint32_t in_flight = map_.tuning().in_flight_max;
     const uint32_t begun_max = in_flight + (in_flight + 1) / 2;

@@ -34,8 +34,13 @@ class Tier {
     // The entry becomes empty (its read failed).
     void remove(int64_t entry);
 
-    // What chunks of a prompt that share a layer's reads may take of the cache: a layer's worth.
-    uint32_t lendable() const { return std::min(entries(), static_cast<uint32_t>(experts_)); }
+    // What chunks of a prompt that share a layer's reads may take of the cache: a layer's worth, to
+    // keep it until the last chunk has passed, and another where there is one, so that the next
+    // layer is read meanwhile.
+    uint32_t lendable() const {
+        const auto a_layer = static_cast<uint32_t>(experts_);
+        return entries() / 2 >= a_layer ? 2 * a_layer : std::min(entries(), a_layer);
+    }
     // Takes lendable() entries out of use until take_back(): empty ones first, then those of the
     // policy's victims, layer after layer. Returns how many experts lost theirs.
     uint32_t lend();
