@@ -59,12 +59,17 @@ Result<fs::path> output_file(std::string_view flag, const fs::path& path, std::s
     if (!target.has_filename() || !fs::is_directory(folder, error)) {
         return refuse("its folder does not exist");
     }
-    if (::access(folder.c_str(), W_OK) != 0) return refuse("its folder cannot be written to");
+    const auto closed = [&](std::string_view what) {
+        return fail(Code::io,
+                    cat(flag, " ", printable(path.string()), ": ", what, ": ", errno_text(errno)));
+    };
+    if (::access(folder.c_str(), W_OK) != 0) return closed("its folder cannot be written to");
     if (!fs::exists(status)) return target;
+    if (::access(target.c_str(), R_OK) != 0) return closed("cannot be read");
     if (!of_its_kind(target, head)) {
         return refuse("is there and is another kind of file; give another name, or remove it");
     }
-    if (::access(target.c_str(), W_OK) != 0) return refuse("cannot be written to");
+    if (::access(target.c_str(), W_OK) != 0) return closed("cannot be written to");
     return target;
 }
 

@@ -246,8 +246,7 @@ class Chat {
         if (answer.finish == Finish::interrupted) say("(stopped)");
         if (answer.finish == Finish::loop) say("(stopped: the answer turns in a circle)");
         if (answer.unclosed) say("(the thought never ended; all of it is the answer)");
-        auto used = answer.prompt_tokens + answer.completion_tokens;
-        if (answer.finish == Finish::length && used >= static_cast<uint64_t>(run_.facts.context)) {
+        if (fills_context(answer, run_.facts)) {
             say(cat("The context of ", run_.facts.context,
                     " tokens is full: /save and /clear, or start with a larger -c."));
         }

@@ -71,6 +71,10 @@ void tell(const Answer& answer, const RunFacts& facts, const Options& options) {
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
     if (answer.unclosed)
         std::fputs("sluice: the thought never ended; all of it is the answer\n", stderr);
+    if (fills_context(answer, facts)) {
+        std::fprintf(stderr, "sluice: the context of %d tokens is full: the answer is cut (-c)\n",
+                     facts.context);
+    }
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer turns in a circle\n", stderr);
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());

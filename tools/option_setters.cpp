@@ -421,10 +421,11 @@ Outcome set_predictor(Options& o, const Setting& s) {
 }
 
 Outcome set_prefetch(Options& o, const Setting& s) {
-    auto count = parse_count(s, text_of(s));
-    if (!count) return tl::unexpected(count.error());
-    if (*count > 64) return fail(Code::usage, s.source + ": off, or 1 to 64 guesses a layer");
-    o.engine.prefetch = *count;
+    o.engine.prefetch = 0;
+    if (text_of(s) == "off") return {};
+    auto count = parse_integer(s.source, text_of(s), 0, 64);
+    if (!count) return fail(Code::usage, count.error().message + " guesses a layer, nor off");
+    o.engine.prefetch = static_cast<uint32_t>(*count);
     return {};
 }
 

@@ -1,6 +1,7 @@
 #include "tools/options.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <map>
 
 #include "io/file.h"
@@ -273,10 +274,35 @@ class Parser {
     std::vector<std::string> routes_;
 };
 
+// Two outputs in one file would leave one of them.
+Result<void> check_outputs(const Options& o) {
+    const std::pair<const char*, std::string> outputs[] = {
+        {"--trace", o.trace_file},
+        {"--record-routes", o.engine.record_routes},
+        {"-o", o.output},
+        {"--hashes", o.hashes}};
+    const auto place = [](const std::string& path) {
+        std::error_code error;
+        const auto whole =
+            std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+        return error ? std::filesystem::path(path) : whole;
+    };
+    for (const auto& one : outputs) {
+        for (const auto& other : outputs) {
+            if (&one >= &other || one.second.empty() || other.second.empty()) continue;
+            if (place(one.second) != place(other.second)) continue;
+            return fail(Code::usage, cat(one.first, " and ", other.first, ": both name ",
+                                         printable(one.second), "; give each a file of its own"));
+        }
+    }
+    return {};
+}
+
 // What the options say together.
 Result<void> check_together(const Options& o) {
     auto refuse = [](const char* why) { return fail(Code::usage, why); };
     if (!o.hashes.empty() && !o.check) return refuse("--hashes goes with --check");
+    if (auto apart = check_outputs(o); !apart) return apart;
     if (o.command == Command::simulate || o.command == Command::selftest) return {};
     if (!o.shape.empty() && !o.engine.locations.empty())
         return refuse("--shape: stands in for a model; give one of them");

@@ -1,5 +1,6 @@
 #include "tools/plan.h"
 
+#include "io/ring_paced.h"
 #include "io/text.h"
 #include "tools/bench_drive.h"
 #include "tools/exit_code.h"
@@ -69,7 +70,13 @@ Result<void> measure_drive(const Options& options, PlanReport& report) {
         return {};
     }
     drive = assumed_drive();
-    if (!report.model->files) return {};
+    if (!report.model->files) {
+        const auto& paces = options.engine.paces;
+        if (paces.empty()) return {};
+        const double rate = paced_bytes_s(paces, static_cast<uint32_t>(paces.size()));
+        drive = {rate, rate, Origin::paced};
+        return {};
+    }
     auto reads = measure_engine_reads(options.engine, drive_seconds);
     if (!reads) return tl::unexpected(reads.error());
     drive = {reads->layer_bytes_s, reads->stream_bytes_s,

@@ -147,6 +147,11 @@ Limit limit_of(const RunStats& run, uint64_t tokens, double seconds) {
     return limit;
 }
 
+bool fills_context(const Answer& answer, const RunFacts& facts) {
+    const auto used = answer.prompt_tokens + answer.completion_tokens;
+    return answer.finish == Finish::length && used >= static_cast<uint64_t>(facts.context);
+}
+
 std::string speed_line(const Answer& answer, const RunFacts& facts) {
     const RunStats& run = answer.decode;
     double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);

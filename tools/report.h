@@ -37,6 +37,8 @@ struct RunFacts {  // of the run, not of one answer
 
 // One line: speed, limit and what binds, hit rate, bytes, prefetch.
 std::string speed_line(const Answer& answer, const RunFacts& facts);
+// Whether the answer ended because there was no room left in the context.
+bool fills_context(const Answer& answer, const RunFacts& facts);
 // Several lines for --stats and /stats.
 std::string stats_block(const Answer& answer, const RunFacts& facts);
 // The object of --json: {text, reasoning, finish_reason, usage, timings, cache, io, limit, seed,

@@ -111,6 +111,7 @@ void install_signals(SecondPress second) {
     second_leaves = second == SecondPress::leaves;
     start_watcher();
     handle(SIGPIPE, SIG_IGN, 0);
+    handle(SIGXFSZ, SIG_IGN, 0);  // a file that may not grow further is an error of its write
     for (int signal : {SIGINT, SIGTERM}) handle(signal, on_interrupt, 0);
     if (!ignored(SIGHUP)) handle(SIGHUP, on_interrupt, 0);
     for (int signal : {SIGWINCH, SIGCONT}) handle(signal, on_change, 0);

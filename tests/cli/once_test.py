@@ -127,6 +127,11 @@ check("its cache counts", cache["asked"] == cache["hits"] + cache["misses"], cac
 check("its drive", report["io"]["bytes"] > 0 and report["io"]["engine"], report["io"])
 check_run("an error leaves stdout empty in JSON too", run(TINY, "-p", "", "--json"), 2, b"")
 
+# An answer that the context cuts says so; one that -n ends does not.
+full = run(TINY, "-p", QUESTION, "--temp", "0", "--ignore-eos", "--loop-guard", "0", "-c", "30")
+check("a full context is told", full.returncode == 0 and b"the context of 30 tokens is full" in full.stderr, full.stderr)
+check("-n is no full context", b"is full" not in run(TINY, "-p", QUESTION, "--temp", "0", "-n", "3").stderr)
+
 first = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--stats")
 seed = re.search(rb"seed (\d+)", first.stderr).group(1).decode()
 again = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--seed", seed)

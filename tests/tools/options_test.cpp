@@ -451,3 +451,11 @@ TEST_CASE("help: says which options are neither a variable nor a key") {
     variables["SLUICE_TUNE"] = "on";
     CHECK(s.good({"m"}).engine.calibrate == Calibrate::automatic);
 }
+
+TEST_CASE("two outputs do not go into one file") {
+    Scene s;
+    CHECK(contains(s.bad({"m", "-p", "x", "--trace", "a", "--record-routes", "./a"}),
+                   "--trace and --record-routes: both name a"));
+    CHECK(contains(s.bad({"record", "m", "-o", "/tmp/x/../b", "--trace", "/tmp/b"}), "both name"));
+    CHECK(s.good({"m", "-p", "x", "--trace", "a", "--record-routes", "b"}).trace_file == "a");
+}
