@@ -67,6 +67,12 @@ int64_t first_bad_value(Storage storage, const std::byte* data, uint64_t bytes) 
     return -1;
 }
 
+const char* bad_value_text(Storage storage) {
+    return storage == Storage::fp8    ? "is a NaN code"
+           : storage == Storage::e8m0 ? "is scale byte 255 (NaN)"
+                                      : "is not finite";
+}
+
 uint64_t value_bytes(Storage storage) {
     return storage == Storage::f32 ? 4 : storage == Storage::bf16 ? 2 : 1;
 }

@@ -13,6 +13,9 @@ namespace sluice {
 // of 255, a BF16 or FP32 that is not finite. `data` needs no alignment.
 int64_t first_bad_value(Storage storage, const std::byte* data, uint64_t bytes);
 
+// What is wrong with such a value: "is a NaN code".
+const char* bad_value_text(Storage storage);
+
 uint64_t value_bytes(Storage storage);  // 1 for fp4, whose values are checked by the byte
 
 }  // namespace sluice

@@ -111,11 +111,9 @@ Result<void> check_values(const Load& load, const Piece& piece, const std::byte*
     const int64_t bad = first_bad_value(storage, data, piece.bytes);
     if (bad < 0) return {};
     const uint64_t element = piece.from / value_bytes(storage) + static_cast<uint64_t>(bad);
-    const char* what = storage == Storage::fp8    ? "is a NaN code"
-                       : storage == Storage::e8m0 ? "is scale byte 255 (NaN)"
-                                                  : "is not finite";
-    return fail(Code::corrupt, cat("tensor ", load.tensor->name, ": element ", element, " ", what,
-                                   "; the file is damaged, fetch it again"));
+    return fail(Code::corrupt,
+                cat("tensor ", load.tensor->name, ": element ", element, " ",
+                    bad_value_text(storage), "; the file is damaged, fetch it again"));
 }
 
 // Checks windows and copies what goes to host memory, on threads of its own: one thread is no match

@@ -18,6 +18,7 @@
 #include "tools/output.h"
 #include "tools/signals.h"
 #include "tools/user_text.h"
+#include "tools/value_check.h"
 
 namespace sluice {
 namespace {
@@ -164,14 +165,20 @@ class Progress {
     std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& ring) {
+Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& ring,
+                            ValueCheck& values) {
     uint64_t total = 0;
     for (const File& file : checkpoint.shards()) total += file.size();
     Progress progress(total);
-    return hash_shards(checkpoint.shards(), ring, [&](uint64_t done) {
-        progress.show(done);
-        return !interrupt_requested();
-    });
+    return hash_shards(
+        checkpoint.shards(), ring,
+        [&](uint64_t done) {
+            progress.show(done);
+            return !interrupt_requested();
+        },
+        [&](uint32_t shard, uint64_t offset, std::span<const std::byte> bytes) {
+            values.look(shard, offset, bytes);
+        });
 }
 
 // Reads the mirrors' copies too: one that differs from its original is a line on stderr.
@@ -241,6 +248,19 @@ Result<void> keep_or_compare(const HashFile& file, const HashRun& run) {
     }
     return fail(Code::corrupt,
                 cat(differences.size(), " of ", run.shards.size(), " shards differ from ", shown));
+}
+
+// Values that no run would take.
+Result<void> report_values(const ValueCheck& values) {
+    const std::vector<std::string>& lines = values.damaged();
+    if (lines.empty()) return {};
+    constexpr size_t shown = 20;
+    for (size_t i = 0; i < std::min(shown, lines.size()); i++) {
+        std::fprintf(stderr, "sluice: %s\n", lines[i].c_str());
+    }
+    return fail(Code::corrupt,
+                cat(lines.size(), lines.size() == 1 ? " tensor holds" : " tensors hold",
+                    " what cannot be weights; their files are damaged, fetch them again"));
 }
 
 int report_unreadable(const HashRun& run) {
@@ -328,8 +348,9 @@ int run_inspect(const InspectOptions& options) {
         hash_file = std::move(*opened);
     }
     std::optional<HashRun> hashes;
+    ValueCheck values(*checkpoint);
     if (options.check) {
-        auto run = check_bytes(*checkpoint, options.ring);
+        auto run = check_bytes(*checkpoint, options.ring, values);
         if (!run) return report_error(run.error());
         hashes = std::move(*run);
     }
@@ -349,6 +370,7 @@ int run_inspect(const InspectOptions& options) {
                 code = report_error(same.error());
             }
         }
+        if (auto fit = report_values(values); !fit) code = report_error(fit.error());
         if (const int unreadable = report_unreadable(*hashes)) code = unreadable;
         if (code != exit_ok) return code;
     }

@@ -20,7 +20,8 @@ class Window final : public ReadClient {
     Window(ReadRing& ring, std::byte* memory) : ring_(ring), memory_(memory) {}
 
     // False: `progress` wanted to stop.
-    Result<bool> hash(const File& file, const std::function<bool(uint64_t)>& progress);
+    Result<bool> hash(const File& file, const std::function<bool(uint64_t)>& progress,
+                      const std::function<void(uint64_t, std::span<const std::byte>)>& look);
     uint64_t value() const { return checksum_->value(); }
     std::optional<Error> error() { return std::move(error_); }
 
@@ -48,7 +49,8 @@ void Window::queue(const File& file, uint64_t block) {
                  static_cast<uint32_t>(round_up(needed, file.alignment())), needed, this, block});
 }
 
-Result<bool> Window::hash(const File& file, const std::function<bool(uint64_t)>& progress) {
+Result<bool> Window::hash(const File& file, const std::function<bool(uint64_t)>& progress,
+                          const std::function<void(uint64_t, std::span<const std::byte>)>& look) {
     checksum_ = std::make_unique<Checksum>();
     error_.reset();
     const uint64_t blocks = (file.size() + block_bytes - 1) / block_bytes;
@@ -63,7 +65,9 @@ Result<bool> Window::hash(const File& file, const std::function<bool(uint64_t)>&
         }
         for (; hashed < queued && done_[hashed % blocks_in_flight]; hashed++) {
             const uint64_t bytes = std::min(block_bytes, file.size() - hashed * block_bytes);
-            checksum_->add(memory_ + hashed % blocks_in_flight * block_bytes, bytes);
+            const std::byte* data = memory_ + hashed % blocks_in_flight * block_bytes;
+            checksum_->add(data, bytes);
+            if (!error_) look(hashed * block_bytes, {data, bytes});
             stopped = !progress(bytes) || stopped;
         }
     }
@@ -96,7 +100,8 @@ const ShardHash* find_shard(const std::vector<ShardHash>& shards, std::string_vi
 }  // namespace
 
 Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& options,
-                            const std::function<bool(uint64_t)>& progress) {
+                            const std::function<bool(uint64_t)>& progress,
+                            const LookAtBytes& look) {
     RingOptions ring_options = options;
     ring_options.depth = blocks_in_flight;
     auto choice = make_ring_engine(ring_options);
@@ -117,7 +122,11 @@ Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& 
             run.bytes += bytes;
             return progress(run.bytes);
         };
-        const auto hashed = window.hash(file, count);
+        const auto shard = static_cast<uint32_t>(run.shards.size());
+        const auto hashed =
+            window.hash(file, count, [&](uint64_t offset, std::span<const std::byte> bytes) {
+                if (look) look(shard, offset, bytes);
+            });
         if (!hashed) return tl::unexpected(hashed.error());
         if (!*hashed) return fail(Code::interrupted, "interrupted");
         run.shards.push_back(

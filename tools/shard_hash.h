@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,9 +36,13 @@ struct HashRun {
 
 // Reads shards one after the other through a ring, several blocks in flight. A shard that cannot be
 // read gets an error that names it and the offset; the others are read all the same. `progress` is
-// told bytes done and returns false to stop (Code::interrupted).
+// told bytes done and returns false to stop (Code::interrupted); `look`, if there is one, sees
+// every byte of every shard (by its place in `shards`), in order, until a read fails.
+using LookAtBytes =
+    std::function<void(uint32_t shard, uint64_t offset, std::span<const std::byte>)>;
 Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& options,
-                            const std::function<bool(uint64_t)>& progress);
+                            const std::function<bool(uint64_t)>& progress,
+                            const LookAtBytes& look = {});
 
 inline constexpr std::string_view hash_file_head = "# sluice xxh3-64";
 std::string hash_file_text(const std::vector<ShardHash>& shards);
