@@ -48,9 +48,10 @@ class Writer {
     Result<std::vector<int32_t>> take() {
         flush();
         if (missing_.empty()) return std::move(ids_);
-        return fail(Code::unsupported,
-                    cat("tokenizer.json has no token '", missing_,
-                        "', which the chat encoding needs; a raw prompt works without"));
+        return fail(
+            Code::unsupported,
+            cat("tokenizer.json has no token '", missing_,
+                "', which the chat encoding needs: this checkpoint can be verified, not asked"));
     }
 
  private:
