@@ -3,9 +3,9 @@
 // Between begin() and end() kernels are recorded instead of launched, and flush() sends what was
 // recorded: it must come before anything else enters the stream. A row of kernels is known by its
 // tag and by which kernels it holds, in order; grids and arguments may change from one time to the
-// next and are set in the graph where they did. The first time a row is met its graph is made (0.1
-// ms); later it costs one launch, and about a microsecond for every kernel with a new argument.
-// Graphs live outside the arena of the budget, in the driver's memory: about 10 KiB a kernel.
+// next and are set in the graph where they did. The first time a row is met its graph is made,
+// which takes longer than launching its kernels; later it costs one launch, and a call for every
+// kernel with a new argument. Graphs live in the driver's memory, outside the arena of the budget.
 #pragma once
 
 #include <cuda_runtime.h>
