@@ -214,9 +214,15 @@ void add(const Span& span) {
     const uint32_t at = recorder.next.fetch_add(1, std::memory_order_relaxed);
     if (at < recorder.capacity) {
         Span& place = recorder.spans[at];
-        Span nameless = span;
-        nameless.name = nullptr;
-        place = nameless;
+        // The name last, and the only one that finish() may look at meanwhile.
+        place.begin = span.begin;
+        place.end = span.end;
+        place.bytes = span.bytes;
+        place.device = span.device;
+        place.layer = span.layer;
+        place.expert = span.expert;
+        place.track = span.track;
+        place.group = span.group;
         std::atomic_ref(place.name).store(span.name, std::memory_order_release);
         return;
     }
