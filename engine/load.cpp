@@ -212,17 +212,24 @@ Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
     return {};
 }
 
-Result<void> open_cache(Loaded& loaded, const Plan& plan, const LoadControl& control) {
-    Runtime& rt = loaded.runtime;
-    const EngineOptions& o = rt.options;
+// The slots of experts in RAM, known to ring and backend. The dense weights pass through them
+// before any expert does.
+Result<std::span<std::byte>> open_slots(Runtime& rt, const Plan& plan) {
     const uint64_t slots = uint64_t{plan.cache_slots} + plan.ring_slots;
     const uint64_t bytes = slots * rt.experts->slot_bytes();
     auto memory = PageBuffer::create(bytes, "expert cache");
     if (!memory) return tl::unexpected(memory.error());
     rt.expert_memory = std::move(*memory);
     const std::span<std::byte> span = rt.expert_memory.span().first(bytes);
-    if (auto added = rt.ring->add_memory(span); !added) return added;
-    if (auto pinned = rt.backend->pin(span); !pinned) return pinned;
+    if (auto added = rt.ring->add_memory(span); !added) return tl::unexpected(added.error());
+    if (auto pinned = rt.backend->pin(span); !pinned) return tl::unexpected(pinned.error());
+    return span;
+}
+
+Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> span,
+                        const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
+    const EngineOptions& o = rt.options;
     if (auto r = calibrate_reads(loaded, span, control); !r) return r;
     auto cache = ExpertCache::create({.cache_slots = plan.cache_slots,
                                       .ring_slots = plan.ring_slots,
@@ -275,8 +282,10 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     auto embedding = PageBuffer::create(plan.embedding, "embedding");
     if (!embedding) return tl::unexpected(embedding.error());
     rt.embedding = std::move(*embedding);
-    auto weights =
-        load_weights(rt.checkpoint, specs, *rt.ring, *rt.backend, rt.embedding.span(), control);
+    auto slots = open_slots(rt, plan);
+    if (!slots) return tl::unexpected(slots.error());
+    auto weights = load_weights(rt.checkpoint, specs, *rt.ring, *rt.backend, rt.embedding.span(),
+                                *slots, control);
     if (!weights) return tl::unexpected(weights.error());
     loaded.facts.bytes = weights->bytes;
     loaded.facts.seconds = weights->seconds;
@@ -290,7 +299,7 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     rt.workspace.emplace(rt.config, plan.shape, *workspace, *lists);
     if (auto r = open_rows(rt, plan); !r) return r;
     if (auto r = open_chunk_store(rt, plan); !r) return r;
-    if (auto r = open_cache(loaded, plan, control); !r) return r;
+    if (auto r = open_cache(loaded, plan, *slots, control); !r) return r;
     if (auto r = open_cpu_experts(loaded, plan); !r) return r;
     return open_prediction(rt);
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -205,27 +206,34 @@ class Helpers {
 class Loader : public ReadClient {
  public:
     Loader(const std::vector<Load>& loads, std::vector<Window> windows, ReadRing& ring,
-           Backend& backend, const LoadControl& control)
+           Backend& backend, std::span<std::byte> staging, const LoadControl& control)
         : loads_(loads),
           windows_(std::move(windows)),
           ring_(ring),
           backend_(backend),
+          staging_(staging),
           control_(control) {}
 
     Result<LoadReport> run() {
         const auto start = std::chrono::steady_clock::now();
-        auto staging = PageBuffer::create(window_bytes * window_slots, "reading weights");
-        if (!staging) return tl::unexpected(staging.error());
+        PageBuffer own;
+        if (staging_.size() < window_bytes * window_slots) {
+            auto memory = PageBuffer::create(window_bytes * window_slots, "reading weights");
+            if (!memory) return tl::unexpected(memory.error());
+            own = std::move(*memory);
+            staging_ = own.span();
+        }
         for (uint32_t slot = 0; slot < window_slots; slot++) free_.push_back(slot);
         for (const Load& load : loads_) all_ += load.tensor->bytes;
-        Result<void> result = pump(*staging);
-        // The staging memory has to outlive every read into it.
+        Result<void> result = pump();
+        // The staging memory has to outlive every read into it, and every upload from it.
         while (reading_ > 0) {
             auto reaped = ring_.reap(true);
             if (!reaped) return tl::unexpected(reaped.error());
         }
-        if (result) result = backend_.synchronize();
+        auto uploaded = backend_.synchronize();
         if (!result) return tl::unexpected(result.error());
+        if (!uploaded) return tl::unexpected(uploaded.error());
         const auto end = std::chrono::steady_clock::now();
         report_.seconds = std::chrono::duration<double>(end - start).count();
         return report_;
@@ -238,7 +246,7 @@ class Loader : public ReadClient {
     }
 
  private:
-    Result<void> pump(const PageBuffer& staging) {
+    Result<void> pump() {
         Helpers helpers(loads_, windows_, backend_.host_memory());
         size_t next = 0, finished = 0, helping = 0;
         while (finished < windows_.size()) {
@@ -246,13 +254,13 @@ class Loader : public ReadClient {
                 return fail(Code::interrupted, "loading was interrupted");
             }
             while (next < windows_.size() && !free_.empty() && ring_.free() > 0) {
-                queue(next++, staging);
+                queue(next++);
             }
             auto reaped = ring_.reap(reading_ > 0);
             if (!reaped) return tl::unexpected(reaped.error());
             if (error_) return tl::unexpected(*error_);
             for (uint32_t slot : arrived_) {
-                helpers.give({in_slot_[slot], slot, staging.data() + slot * window_bytes});
+                helpers.give({in_slot_[slot], slot, staging_.data() + slot * window_bytes});
                 helping++;
             }
             arrived_.clear();
@@ -260,23 +268,40 @@ class Loader : public ReadClient {
             for (const Helpers::Job& job : helpers.take(starved)) {
                 if (!job.result) return job.result;
                 place(windows_[job.window], job.data);
-                free_.push_back(job.slot);
+                uploading_.emplace_back(backend_.mark_uploads(), job.slot);
                 helping--;
                 finished++;
             }
+            if (auto freed = free_uploaded(reading_ == 0 && helping == 0); !freed) return freed;
         }
         return {};
     }
 
-    void queue(size_t window, const PageBuffer& staging) {
+    void queue(size_t window) {
         const uint32_t slot = free_.back();
         free_.pop_back();
         in_slot_[slot] = window;
         const Window& w = windows_[window];
         reading_++;
         report_.bytes += w.needed;
-        ring_.queue({&ring_.idlest_copy(*w.file), w.offset, staging.data() + slot * window_bytes,
+        ring_.queue({&ring_.idlest_copy(*w.file), w.offset, staging_.data() + slot * window_bytes,
                      w.length, w.needed, this, slot});
+    }
+
+    // With `wait` at least one, if there is any.
+    Result<void> free_uploaded(bool wait) {
+        while (!uploading_.empty()) {
+            const auto [mark, slot] = uploading_.front();
+            if (wait) {
+                if (auto waited = backend_.wait_uploads(mark); !waited) return waited;
+            } else if (!backend_.uploads_done(mark)) {
+                break;
+            }
+            wait = false;
+            free_.push_back(slot);
+            uploading_.pop_front();
+        }
+        return {};
     }
 
     // The engine thread's part: what only it may give to a device.
@@ -284,7 +309,7 @@ class Loader : public ReadClient {
         for (const Piece& piece : window.pieces) {
             const Load& load = loads_[piece.load];
             if (!load.host && !backend_.host_memory()) {
-                backend_.upload(load.to + piece.from, data + piece.at, piece.bytes);
+                backend_.upload_beside(load.to + piece.from, data + piece.at, piece.bytes);
             }
             done_ += piece.bytes;
         }
@@ -295,8 +320,10 @@ class Loader : public ReadClient {
     std::vector<Window> windows_;
     ReadRing& ring_;
     Backend& backend_;
+    std::span<std::byte> staging_;
     const LoadControl& control_;
     std::vector<uint32_t> free_, arrived_;
+    std::deque<std::pair<uint64_t, uint32_t>> uploading_;  // a mark of the backend, and the slot
     std::array<size_t, window_slots> in_slot_{};
     uint32_t reading_ = 0;
     std::optional<Error> error_;
@@ -336,13 +363,10 @@ uint64_t dense_bytes(const std::vector<TensorSpec>& specs) {
 uint64_t embedding_bytes(const std::vector<TensorSpec>& specs) {
     return home_bytes(specs, Home::embedding);
 }
-uint64_t load_staging_bytes() {
-    return window_bytes * window_slots;
-}
 
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
-                                const LoadControl& control) {
+                                std::span<std::byte> staging, const LoadControl& control) {
     auto dense = backend.allocate(dense_bytes(specs), "dense weights");
     if (!dense) return tl::unexpected(dense.error());
     std::vector<Load> loads;
@@ -361,7 +385,7 @@ Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<
                std::pair(b.tensor->shard, b.tensor->offset);
     });
     auto windows = interleave(plan_windows(loads, checkpoint));
-    return Loader(loads, std::move(windows), ring, backend, control).run();
+    return Loader(loads, std::move(windows), ring, backend, staging, control).run();
 }
 
 }  // namespace sluice

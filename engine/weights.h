@@ -88,15 +88,14 @@ struct LoadReport {
 uint64_t dense_bytes(const std::vector<TensorSpec>& specs);
 uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
 
-// Host memory load_weights() uses while it runs.
-uint64_t load_staging_bytes();
-
 // Reads every dense tensor once, in file order, into one allocation of the backend, the embedding
 // into `embedding`, and sets the pointers the specs name. Refuses what cannot be a weight: FP8 NaN
 // codes, scale byte 255, BF16 and FP32 values that are not finite; the error names tensor and
-// element.
+// element. `staging` is what reads go to: memory that the ring and the backend know already serves
+// best (no page is looked up for a read, uploads run beside it); what is too small for a drive's
+// queue (96 MiB) is left alone, and memory taken for the time of the call.
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
-                                const LoadControl& control);
+                                std::span<std::byte> staging, const LoadControl& control);
 
 }  // namespace sluice
