@@ -165,7 +165,7 @@ size_t align256(size_t bytes) {
 
 Digits carve(std::byte*& memory, int count, int blocks) {
     Digits d{(uint8_t*)memory, nullptr};
-    memory += align256((size_t)count * blocks * digits_bytes);
+    memory += align256((size_t)count * blocks * record_bytes);
     d.scale = (float*)memory;
     memory += align256((size_t)count * blocks * sizeof(float));
     return d;
@@ -175,7 +175,7 @@ Digits carve(std::byte*& memory, int count, int blocks) {
 
 size_t expert_workspace(int count, int dim, int inner) {
     size_t blocks = dim / 32 + inner / 32;
-    size_t one = items_max * blocks * (digits_bytes + sizeof(float) + sizeof(int)) + 1024,
+    size_t one = items_max * blocks * (record_bytes + sizeof(float)) + 1024,
            wide = expert_wide_workspace(count, dim, inner);
     return one > wide ? one : wide;
 }
@@ -195,8 +195,6 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
     std::byte* memory = work.memory;
     items.in = carve(memory, count, items.dim / 32);
     items.act = carve(memory, count, items.inner / 32);
-    items.in_sums = (int*)memory;
-    items.act_sums = items.in_sums + count * (items.dim / 32);
     for (int i = 0; i < count; ++i) {
         const ExpertWeights& e = ops[i].expert;
         items.at[i] = {e.w1.codes,  e.w1.scales, e.w2.codes,   e.w2.scales,    e.w3.codes,

@@ -10,7 +10,7 @@ namespace sluice::cuda {
 
 // Activations as digits, in the workspace.
 struct Digits {
-    uint8_t* planes;  // [row][blocks][96]
+    uint8_t* planes;  // [row][blocks][96]; kernels of one row: records
     float* scale;     // [row][blocks]  2^(byte - 137), NaN for byte 255
 };
 
@@ -24,10 +24,9 @@ struct Item {
 };
 struct Items {
     Item at[items_max];
-    QuantRows x;              // of all items
-    Digits in;                // [items][dim / 32]
-    Digits act;               // [items][inner / 32]
-    int *in_sums, *act_sums;  // of their blocks
+    QuantRows x;  // of all items
+    Digits in;    // [items][dim / 32]
+    Digits act;   // [items][inner / 32]
     int dim, inner;
     float limit;
 };
@@ -38,6 +37,9 @@ bool launch_items(const Items& items, int count, Lane lane);
 namespace {
 
 constexpr int digits_bytes = 96;  // a block of 32: d0 [32], d1 [32], d2 [32]
+// The same with its scale behind it, and 12 x its sum as an integer; a stride that keeps neighbours
+// in different banks.
+constexpr int record_bytes = 112;
 
 __device__ inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
     uint32_t out;

@@ -12,37 +12,77 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int threads = 256, tiles = 4, stride = 112;  // bytes between blocks in shared memory
-constexpr int zeros = 160;                             // what threads read that have nothing to add
+constexpr int threads = 256, tiles = 4;
+constexpr int zeros = 160;  // bytes, what threads read that have nothing to add
 
 // One activation row in shared memory, and the values of scale bytes.
 struct Row {
-    const uint8_t *zero, *digits;
-    const float2* scale_and_offset;  // scale, and 12 x the block's sum as an integer
-    const float* power;              // of every scale byte
+    const uint8_t *zero, *records;
+    const float* power;  // of every scale byte
 };
 
 constexpr size_t row_bytes(int blocks) {
-    return zeros + 256 * sizeof(float) + (size_t)blocks * (stride + sizeof(float2));
+    return zeros + 256 * sizeof(float) + (size_t)blocks * record_bytes;
 }
 
-__device__ Row stage(const Digits& from, const int* sums, int64_t row, int blocks,
-                     std::byte* memory) {
+// Every load is on its way before the first is stored.
+template <int blocks>
+__device__ Row stage(const uint8_t* records, std::byte* memory) {
+    constexpr int pieces = blocks * record_bytes / 16, each = ceil_div(pieces, threads);
     auto* zero = (uint8_t*)memory;
     auto* power = (float*)(zero + zeros);
-    auto* pairs = (float2*)(power + 256);
-    auto* digits = (uint8_t*)(pairs + blocks);
-    for (int i = threadIdx.x; i < zeros / 4; i += threads) ((int*)zero)[i] = 0;
-    for (int i = threadIdx.x; i < 256; i += threads) power[i] = e8m0_to_float((uint8_t)i);
-    const uint4* planes = (const uint4*)(from.planes + row * blocks * digits_bytes);
-    for (int i = threadIdx.x; i < blocks * 6; i += threads)
-        *(uint4*)(digits + i / 6 * stride + i % 6 * 16) = planes[i];
-    for (int b = threadIdx.x; b < blocks; b += threads)
-        pairs[b] =
-            make_float2(from.scale[row * blocks + b], __int_as_float(12 * sums[row * blocks + b]));
+    auto* to = (uint4*)(power + 256);
+    uint4 held[each];
+#pragma unroll
+    for (int k = 0; k < each; ++k) {
+        int i = threadIdx.x + k * threads;
+        if (i < pieces) held[k] = ((const uint4*)records)[i];
+    }
+    if (threadIdx.x < zeros / 4) ((int*)zero)[threadIdx.x] = 0;
+    power[threadIdx.x] = e8m0_to_float((uint8_t)threadIdx.x);
+#pragma unroll
+    for (int k = 0; k < each; ++k) {
+        int i = threadIdx.x + k * threads;
+        if (i < pieces) to[i] = held[k];
+    }
     __syncthreads();
-    return {zero, digits, pairs, power};
+    return {zero, (uint8_t*)to, power};
 }
+
+// Codes are read once, 64 bytes of a row by a warp: the card fetches the row's next ones with them.
+__device__ inline uint4 load_codes(const uint8_t* at) {
+#if __CUDA_ARCH__ >= 800
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at));
+    return v;
+#else
+    return __ldg((const uint4*)at);
+#endif
+}
+
+// weights_offset() in fewer operations: twelve more and twelve less than each magnitude, in
+// registers of each thread. A shuffle hides from the compiler that they are constants, which it
+// would move to a register at every use.
+class Decode {
+ public:
+    __device__ Decode()
+        : more_(own(0x0f0e0d0cu)),
+          more_high_(own(0x18141210u)),
+          less_(own(0x090a0b0cu)),
+          less_high_(own(0x00040608u)) {}
+
+    __device__ uint32_t operator()(uint32_t codes, uint32_t flipped) const {
+        return prmt(more_, more_high_, codes) + prmt(less_, less_high_, flipped);
+    }
+
+ private:
+    __device__ static uint32_t own(uint32_t table) {
+        return __shfl_sync(0xffffffffu, table, (int)(threadIdx.x % warp));
+    }
+    uint32_t more_, more_high_, less_, less_high_;
+};
 
 // Half of the lanes of 16 rows of a matrix of 8 * steps blocks a row, `depth` steps in flight.
 template <int steps, int depth>
@@ -65,25 +105,26 @@ class Rows {
         // Where this thread finds the other operand: digits 0 and 1 if the column's block is its
         // own, digit 2 in the even column; zeros else.
         bool two = g / 2 == quad, one = g == 2 * quad;
-        const uint8_t* mine = x.digits + (4 * half_ + quad) * stride;
+        const uint8_t* mine = x.records + (4 * half_ + quad) * record_bytes;
         const uint8_t* low = two ? mine + g % 2 * 32 : x.zero;
         const uint8_t* high = one ? mine + 64 : x.zero;
-        const int low_step = two ? 8 * stride : 0, high_step = one ? 8 * stride : 0;
-        const float2* pairs = x.scale_and_offset + 4 * half_ + quad;
+        constexpr int next = 8 * record_bytes;
+        const int low_step = two ? next : 0, high_step = one ? next : 0;
+        const Decode decode;
         float acc[2] = {0.0f, 0.0f};
         for (int base = 0; base < steps; base += depth) {
 #pragma unroll
             for (int d = 0; d < depth; ++d) {
                 int sums[2];
-                integers(next_[d][0], next_[d][1], low, high, sums);
-                float2 pair = *pairs;
+                integers(decode, next_[d][0], next_[d][1], low, high, sums);
+                float2 pair = *(const float2*)(mine + digits_bytes);
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
                     acc[i] = acc[i] + term(sums[i] - __float_as_int(pair.y), pair.x,
                                            x.power[next_scales_[d][i]]);
                 low += low_step;
                 high += high_step;
-                pairs += 8;
+                mine += next;
                 if (base + depth < steps) fetch(d, base + d + depth);
             }
         }
@@ -97,22 +138,23 @@ class Rows {
     __device__ void fetch(int d, int step) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            next_[d][i] = __ldg((const uint4*)(codes_ + step * 128 + i * 8 * blocks * 16));
+            next_[d][i] = load_codes(codes_ + step * 128 + i * 8 * blocks * 16);
             next_scales_[d][i] = __ldg(scales_ + step * 8 + i * 8 * blocks);
         }
     }
 
     // The integers (of weights 12 too large) of this thread's block for rows g and g + 8.
-    __device__ static void integers(const uint4& low_row, const uint4& high_row,
-                                    const uint8_t* digits, const uint8_t* digit2, int (&out)[2]) {
+    __device__ static void integers(const Decode& decode, const uint4& low_row,
+                                    const uint4& high_row, const uint8_t* digits,
+                                    const uint8_t* digit2, int (&out)[2]) {
         const uint32_t a[4] = {low_row.x, low_row.y, low_row.z, low_row.w};
         const uint32_t b[4] = {high_row.x, high_row.y, high_row.z, high_row.w};
         int c[4] = {0, 0, 0, 0}, e[4] = {0, 0, 0, 0};
 #pragma unroll
         for (int s = 0; s < 4; ++s) {
             uint32_t fa = a[s] ^ 0x88888888u, fb = b[s] ^ 0x88888888u;
-            uint32_t a0 = weights_offset(a[s], fa), a2 = weights_offset(a[s] >> 16, fa >> 16);
-            uint32_t a1 = weights_offset(b[s], fb), a3 = weights_offset(b[s] >> 16, fb >> 16);
+            uint32_t a0 = decode(a[s], fa), a2 = decode(a[s] >> 16, fa >> 16);
+            uint32_t a1 = decode(b[s], fb), a3 = decode(b[s] >> 16, fb >> 16);
             uint2 x = *(const uint2*)(digits + s * 8), y = *(const uint2*)(digit2 + s * 8);
             mma_s8(c, a0, a1, a2, a3, x.x, x.y);
             mma_s8(e, a0, a1, a2, a3, y.x, y.y);
@@ -132,14 +174,18 @@ __device__ inline float tree(const float (&v)[8]) {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-// The digits of one lane's activation, and the sum of the warp's.
-__device__ inline void store_digits_and_sum(const Digits& to, int* sums, int64_t block,
-                                            uint8_t code, uint8_t scale) {
-    store_digits(to, block, code, scale);
-    int sum = e4m3_to_int(code);
+// A warp's block of 32, a code a lane.
+__device__ inline void store_record(uint8_t* record, uint8_t code, uint8_t scale) {
+    int lane = threadIdx.x % warp, sum = e4m3_to_int(code);
+    Split d = split(sum);
+    record[lane] = (uint8_t)d.d0;
+    record[32 + lane] = (uint8_t)d.d1;
+    record[64 + lane] = (uint8_t)d.d2;
 #pragma unroll
     for (int off = 16; off > 0; off >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, off);
-    if (threadIdx.x % warp == 0) sums[block] = sum;
+    if (lane == 0)
+        *(float2*)(record + digits_bytes) =
+            make_float2(activation_scale(scale), __int_as_float(12 * sum));
 }
 
 __global__ void one_digits_kernel(__grid_constant__ const Items items) {
@@ -148,8 +194,8 @@ __global__ void one_digits_kernel(__grid_constant__ const Items items) {
     int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (b >= blocks) return;
     int64_t from = (int64_t)*items.at[blockIdx.y].row * blocks + b;
-    store_digits_and_sum(items.in, items.in_sums, (int64_t)blockIdx.y * blocks + b,
-                         items.x.codes[from * 32 + lane], items.x.scales[from]);
+    store_record(items.in.planes + ((int64_t)blockIdx.y * blocks + b) * record_bytes,
+                 items.x.codes[from * 32 + lane], items.x.scales[from]);
 }
 
 // Tiles 0, 1: rows 0..15 and 16..31 of w1; tiles 2, 3: of w3.
@@ -157,23 +203,23 @@ template <int steps, int depth>
 __global__ void __launch_bounds__(threads, 4)
     one_gate_up_kernel(__grid_constant__ const Items items) {
     extern __shared__ __align__(16) std::byte memory[];
-    __shared__ float lanes[tiles][16][8], values[tiles * 16];
+    __shared__ float lanes[tiles][16][8];
     const Item& item = items.at[blockIdx.y];
     int w = threadIdx.x / warp, lane = threadIdx.x % warp, tile = w / 2;
     Rows<steps, depth> rows(tile < 2 ? item.c1 : item.c3, tile < 2 ? item.s1 : item.s3,
                             blockIdx.x * 32 + tile % 2 * 16, w % 2);
     start_after_previous();
-    Row x = stage(items.in, items.in_sums, blockIdx.y, steps * 8, memory);
+    constexpr int blocks = steps * 8;
+    Row x = stage<blocks>(items.in.planes + (int64_t)blockIdx.y * blocks * record_bytes, memory);
     rows.run(x, lanes[tile]);
     __syncthreads();
-    if (threadIdx.x < tiles * 16)
-        values[threadIdx.x] = round_bf16(tree(lanes[threadIdx.x / 16][threadIdx.x % 16]));
-    __syncthreads();
     if (w != 0) return;
+    int low = lane / 16, row = lane % 16;
+    float gate = round_bf16(tree(lanes[low][row])), up = round_bf16(tree(lanes[2 + low][row]));
     uint8_t code, byte;
-    swiglu_lane(values[lane], values[32 + lane], item.weight, items.limit, &code, &byte);
-    store_digits_and_sum(items.act, items.act_sums,
-                         (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x, code, byte);
+    swiglu_lane(gate, up, item.weight, items.limit, &code, &byte);
+    int64_t block = (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x;
+    store_record(items.act.planes + block * record_bytes, code, byte);
 }
 
 // 64 rows a block: dim is a multiple of that.
@@ -185,7 +231,8 @@ __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ 
     int w = threadIdx.x / warp, row0 = blockIdx.x * tiles * 16;
     Rows<steps, depth> rows(item.c2, item.s2, row0 + w / 2 * 16, w % 2);
     start_after_previous();
-    Row x = stage(items.act, items.act_sums, blockIdx.y, steps * 8, memory);
+    constexpr int blocks = steps * 8;
+    Row x = stage<blocks>(items.act.planes + (int64_t)blockIdx.y * blocks * record_bytes, memory);
     rows.run(x, lanes[w / 2]);
     __syncthreads();
     if (threadIdx.x < tiles * 16)
@@ -206,9 +253,9 @@ bool launch_items(const Items& items, int count, Lane lane) {
         return true;
     };
     if (items.dim == 5120 && items.inner == 2304)
-        return start(one_gate_up_kernel<20, 2>, 5120, one_down_kernel<9, 3>, 2304);
+        return start(one_gate_up_kernel<20, 2>, 5120, one_down_kernel<9, 1>, 2304);
     if (items.dim == 1024 && items.inner == 768)
-        return start(one_gate_up_kernel<4, 2>, 1024, one_down_kernel<3, 3>, 768);
+        return start(one_gate_up_kernel<4, 2>, 1024, one_down_kernel<3, 1>, 768);
     return false;
 }
 
