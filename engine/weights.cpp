@@ -226,12 +226,12 @@ class Loader : public ReadClient {
         for (uint32_t slot = 0; slot < window_slots; slot++) free_.push_back(slot);
         for (const Load& load : loads_) all_ += load.tensor->bytes;
         Result<void> result = pump();
-        // The staging memory has to outlive every read into it, and every upload from it.
+        // The staging memory has to outlive every upload from it, and every read into it.
+        auto uploaded = backend_.synchronize();
         while (reading_ > 0) {
             auto reaped = ring_.reap(true);
             if (!reaped) return tl::unexpected(reaped.error());
         }
-        auto uploaded = backend_.synchronize();
         if (!result) return tl::unexpected(result.error());
         if (!uploaded) return tl::unexpected(uploaded.error());
         const auto end = std::chrono::steady_clock::now();
