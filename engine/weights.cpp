@@ -20,8 +20,8 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t window_bytes = 4u << 20;  // one read
-// Enough for a drive's queue while as many again are checked and copied.
-constexpr uint32_t window_slots = 24;
+// Enough for a drive's queue while as many again are checked and copied; and for a slow one's.
+constexpr uint32_t window_slots = 24, window_slots_least = 8;
 constexpr int helpers_max = 8;
 constexpr uint64_t gap_max = 64u << 10;  // reading over a gap this size beats a new read
 constexpr uint64_t place_alignment = 256;
@@ -217,13 +217,14 @@ class Loader : public ReadClient {
     Result<LoadReport> run() {
         const auto start = std::chrono::steady_clock::now();
         PageBuffer own;
-        if (staging_.size() < window_bytes * window_slots) {
+        if (staging_.size() < window_bytes * window_slots_least) {
             auto memory = PageBuffer::create(window_bytes * window_slots, "reading weights");
             if (!memory) return tl::unexpected(memory.error());
             own = std::move(*memory);
             staging_ = own.span();
         }
-        for (uint32_t slot = 0; slot < window_slots; slot++) free_.push_back(slot);
+        const auto slots = std::min<uint64_t>(window_slots, staging_.size() / window_bytes);
+        for (uint32_t slot = 0; slot < slots; slot++) free_.push_back(slot);
         for (const Load& load : loads_) all_ += load.tensor->bytes;
         Result<void> result = pump();
         // The staging memory has to outlive every upload from it, and every read into it.
