@@ -10,7 +10,13 @@ say() { printf '\n== %s\n' "$*"; }
 
 say "build and tests"
 bash tools/setup.sh build -DSLUICE_CUDA=OFF
-ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)" | tee build/ctest.log
+temporary=$(mktemp -d)
+trap 'rm -rf "$temporary"' EXIT
+TMPDIR=$temporary ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)" | tee build/ctest.log
+if [ -n "$(ls -A "$temporary")" ]; then
+    echo "tests left these behind, which counts as a failure here: $(ls -A "$temporary" | tr '\n' ' ')" >&2
+    exit 1
+fi
 if grep -q 'Skipped' build/ctest.log; then
     echo "a test was skipped: that counts as a failure here" >&2
     exit 1

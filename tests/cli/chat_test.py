@@ -7,11 +7,11 @@ import subprocess
 import tempfile
 import time
 
-from cli import QUESTION, TINY, Pty, check, environment
+from cli import QUESTION, TINY, Pty, check, environment, temp_folder
 
 GREEDY = ("--temp", "0")
 PROMPT = r"> "
-work = tempfile.mkdtemp(prefix="sluice-chat-")
+work = temp_folder("sluice-chat-")
 
 
 def start(*more, **options):

@@ -1,8 +1,10 @@
 """What the whole-program tests share: the program, the demonstration model, and checks that print."""
+import atexit
 import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +18,15 @@ RANDOM = os.path.join(SOURCE, "tests/models/dsv41-rand-a")
 QUESTION = "What is the capital of Australia?"
 ANSWER = b"The capital of Australia is Canberra.\n"
 
-HOME = tempfile.mkdtemp(prefix="sluice-home-")
+
+def temp_folder(prefix):
+    """A folder of the test's own, removed when it ends, however it ends."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+HOME = temp_folder("sluice-home-")
 
 
 def environment(**changes):

@@ -1,12 +1,10 @@
 """Bad flags, bad models, bad files: the exit code, one line on stderr, nothing on stdout."""
 import json
 import os
-import shutil
-import tempfile
 
-from cli import QUESTION, SOURCE, TINY, check, check_run, environment, run
+from cli import QUESTION, SOURCE, TINY, check, check_run, environment, run, temp_folder
 
-work = tempfile.mkdtemp(prefix="sluice-errors-")
+work = temp_folder("sluice-errors-")
 
 
 def one_line(what, code, pattern, *arguments, **more):
@@ -132,4 +130,3 @@ if b"cuda     not built in" in version:
 # ---- where nothing can be written: told before the work, exit 2 ------------------------------------
 one_line("a trace that cannot be written", 2, "its folder does not exist", "record", TINY, "-p", QUESTION, "-n", "2", "-o",
          work + "/no/such/folder/t.json", "--quiet")
-shutil.rmtree(work)

@@ -3,10 +3,9 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 
-from cli import QUESTION, SLUICE, TINY, Pty, check, check_run, environment, run
+from cli import QUESTION, SLUICE, TINY, Pty, check, check_run, environment, run, temp_folder
 
 def interrupted(signal_number, *arguments, after):
     process = subprocess.Popen([SLUICE, TINY, *arguments], stdin=subprocess.DEVNULL,
@@ -44,7 +43,7 @@ code, out, err, took = interrupted(signal.SIGINT, "-p", "word " * 7000, "--chunk
                                    after=lambda p: (wait_for_handlers(p), time.sleep(0.6)))
 check("Ctrl-C while the prompt is swept: nothing on stdout, 130, at once",
       code == 130 and out == b"" and b"interrupted" in err and took < 5, (code, out, err, took))
-folder = tempfile.mkdtemp(prefix="sluice-ended-")
+folder = temp_folder("sluice-ended-")
 for number, name in ((signal.SIGTERM, b"SIGTERM"), (signal.SIGHUP, b"SIGHUP")):
     trace, routes = folder + "/trace.json", folder + "/routes"
     code, out, err, took = interrupted(number, *endless, "--json", "--trace", trace, "--record-routes", routes,

@@ -3,12 +3,11 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 
-from cli import QUESTION, SLUICE, TINY, check, check_run, environment, run
+from cli import QUESTION, SLUICE, TINY, check, check_run, environment, run, temp_folder
 
-FOLDER = tempfile.mkdtemp(prefix="sluice-trace-")
+FOLDER = temp_folder("sluice-trace-")
 FILE = os.path.join(FOLDER, "trace.json")
 RUN = ("-n", "30", "--temp", "0.5", "--seed", "1", "--ignore-eos", "--device", "cpu", "-t", "1", "--ram", "1GiB")
 

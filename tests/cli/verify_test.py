@@ -5,9 +5,9 @@ import re
 import shutil
 import tempfile
 
-from cli import QUESTION, RANDOM, SOURCE, TINY, check, check_run, run
+from cli import QUESTION, RANDOM, SOURCE, TINY, check, check_run, run, temp_folder
 
-work = tempfile.mkdtemp(prefix="sluice-verify-")
+work = temp_folder("sluice-verify-")
 GOLDEN = os.path.join(SOURCE, "tests/golden")
 
 one = run(TINY, "--verify", os.path.join(GOLDEN, "dsv41-tiny-00.json"))
@@ -92,7 +92,6 @@ check("--list-devices begins with the cpu", run("--list-devices").stdout.startsw
 check("--help is on stdout", b"--ctx-size" in run("--help").stdout)
 check("the documented environment works", run(
     "-p", QUESTION, "--temp", "0", env={**os.environ, "SLUICE_MODEL": TINY}).returncode == 0)
-shutil.rmtree(work)
 
 # A mirror whose file differs where no sample looks is found by reading everything.
 with tempfile.TemporaryDirectory() as mirror:
