@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
             break;
     }
     const Options& options = invocation->options;
+    set_flag_origins(std::move(invocation->origins));
     log::Level level = options.quiet     ? log::Level::error
                        : options.verbose ? log::Level::info
                                          : log::Level::warn;

@@ -10,6 +10,8 @@ namespace sluice {
 
 namespace {
 
+std::vector<FlagOrigin> flag_origins;
+
 const char* stopped_text() {
     switch (interrupt_code()) {
         case exit_terminated:
@@ -46,12 +48,17 @@ ExitCode exit_code(Code code) {
     return exit_machine;
 }
 
+void set_flag_origins(std::vector<FlagOrigin> origins) {
+    flag_origins = std::move(origins);
+}
+
 int report_error(const Error& error) {
     static std::atomic<bool> told{false};
     const bool stopped = error.code == Code::interrupted;  // where it was does not matter
     if (stopped && told.exchange(true)) return exit_code(error.code);
     std::string line = "sluice: ";
-    for (char c : stopped ? std::string(stopped_text()) : error.message) {
+    for (char c :
+         stopped ? std::string(stopped_text()) : with_origins(error.message, flag_origins)) {
         bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
         line += control ? ' ' : c;
     }

@@ -1,7 +1,10 @@
 // What the process says when it ends. One table for every command.
 #pragma once
 
+#include <vector>
+
 #include "io/error.h"
+#include "tools/flag_origin.h"
 
 namespace sluice {
 
@@ -22,8 +25,12 @@ enum ExitCode : int {
 
 ExitCode exit_code(Code code);
 
+// Before the work: what errors say of flags from now on, see with_origins().
+void set_flag_origins(std::vector<FlagOrigin> origins);
+
 // "sluice: <message>" on stderr, on one line, whatever the message holds; returns the code of
-// `error`. An interruption is told by its signal, and once.
+// `error`. A flag it names is told with the origin of its value, where that is no flag. An
+// interruption is told by its signal, and once.
 int report_error(const Error& error);
 
 }  // namespace sluice

@@ -171,14 +171,21 @@ constexpr OptionSpec table[] = {
 
 }  // namespace
 
-std::vector<std::string> OptionSpec::long_names() const {
+std::vector<std::string> OptionSpec::flags() const {
     std::vector<std::string> out;
     std::string_view rest = names;
     while (!rest.empty()) {
         size_t comma = rest.find(',');
-        std::string_view name = rest.substr(0, comma);
-        if (name.rfind("--", 0) == 0) out.emplace_back(name.substr(2));
+        out.emplace_back(rest.substr(0, comma));
         rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    return out;
+}
+
+std::vector<std::string> OptionSpec::long_names() const {
+    std::vector<std::string> out;
+    for (const std::string& flag : flags()) {
+        if (flag.starts_with("--")) out.push_back(flag.substr(2));
     }
     return out;
 }

@@ -40,6 +40,7 @@ struct OptionSpec {
     Result<void> (*set)(Options& options, const Setting& setting);
 
     std::vector<std::string> long_names() const;  // without dashes
+    std::vector<std::string> flags() const;       // every name, as it is typed
 };
 
 std::span<const OptionSpec> option_table();

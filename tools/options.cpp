@@ -145,6 +145,11 @@ std::string parse_message(const CLI::ParseError& error) {
     return text + " (see sluice --help)";
 }
 
+tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origins) {
+    error.message = with_origins(std::move(error.message), origins);
+    return tl::unexpected(std::move(error));
+}
+
 class Parser {
  public:
     explicit Parser(const CommandText& text) : text_(text), app_(text.what, text.usage) {
@@ -189,8 +194,11 @@ class Parser {
             if (!(spec.commands & bit(text_.command))) continue;
             auto setting = setting_for(spec, *sources);
             if (!setting) continue;
+            if (!sources->flags.contains(&spec)) {
+                out.origins.push_back({spec.flags(), setting->source});
+            }
             if (auto done = spec.set(out.options, *setting); !done)
-                return tl::unexpected(done.error());
+                return located(done.error(), out.origins);
         }
         out.options.route_files = routes_;
         return out;
@@ -353,7 +361,7 @@ Result<Invocation> parse_options(const std::vector<std::string>& arguments,
     Parser parser(*text);
     auto out = parser.run(split_empty_values(rest, text->command), environment);
     if (!out || out->show != Invocation::Show::nothing) return out;
-    if (auto fits = check_together(out->options); !fits) return tl::unexpected(fits.error());
+    if (auto fits = check_together(out->options); !fits) return located(fits.error(), out->origins);
     return out;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "io/error.h"
 #include "io/log.h"
+#include "tools/flag_origin.h"
 #include "tools/terminal.h"
 
 namespace sluice {
@@ -60,12 +61,13 @@ struct Options {
 // What main does: run a command, or print a text (help, version, devices) and leave.
 struct Invocation {
     Options options;
+    std::vector<FlagOrigin> origins;  // of the values that no flag gave
     enum class Show { nothing, help, version, devices } show = Show::nothing;
     std::string help;
 };
 
 // `environment` reads a variable or returns nullptr. Errors are usage, one line, and name flag,
-// value and range.
+// value and range, and the variable or line of a file that the value is from.
 Result<Invocation> parse_options(const std::vector<std::string>& arguments,
                                  const char* (*environment)(const char* name));
 

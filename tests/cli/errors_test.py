@@ -39,6 +39,8 @@ one_line("an unknown key, with its line", 2, "line 2.*temperatur", TINY, "-p", "
          work + "/bad.toml")
 one_line("a bad variable, by name", 2, "SLUICE_TEMP", TINY, "-p", "x",
          env=environment(SLUICE_TEMP="hot"))
+one_line("a flag that nobody gave, with its variable", 4, r"--ram 900 TiB .* \(--ram is from SLUICE_RAM\)$", TINY, "-p", "x",
+         env=environment(SLUICE_RAM="900TiB"))
 one_line("record without a file", 2, "-o", "record", TINY, "-p", "x")
 one_line("simulate without a file", 2, "ROUTES", "simulate")
 
