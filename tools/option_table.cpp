@@ -13,7 +13,7 @@ constexpr Commands record = bit(Command::record);
 constexpr Commands inspect = bit(Command::inspect);
 constexpr Commands simulate_ = bit(Command::simulate);
 constexpr Commands bench = bit(Command::bench);
-constexpr Commands runs_model = answer | record | bench;
+constexpr Commands runs_model = answer | comparing | record | bench;
 constexpr Commands plan_ = bit(Command::plan);
 constexpr Commands plans = runs_model | plan_;
 constexpr Commands has_model = plans | inspect;
@@ -129,11 +129,11 @@ constexpr OptionSpec table[] = {
      "Guesses a layer, up to 64 (default: 0 to 4, governed by what they gain)", set_prefetch},
     {"--chunk", "N", Takes::one, plans, true, g_machine,
      "Prompt tokens at once (default: what fits)", set_chunk},
-    {"--index-keys", "own|reference", Takes::one, answer | record, true, g_machine,
+    {"--index-keys", "own|reference", Takes::one, answer | comparing | record, true, g_machine,
      "reference: the official program's decode quirk", set_index_keys},
     {"--trace", "FILE", Takes::one, runs_model, false, g_output,
      "Write where the time went, for ui.perfetto.dev", set_name<&Options::trace_file>},
-    {"--record-routes", "FILE", Takes::one, answer, false, g_machine,
+    {"--record-routes", "FILE", Takes::one, answer | comparing, false, g_machine,
      "Write every router choice, for sluice simulate", set_record_routes},
 
     {"--json", "", Takes::none, answer | inspect | simulate_ | bench | plan_, false, g_output,
@@ -153,7 +153,7 @@ constexpr OptionSpec table[] = {
     {"--log-level", "LEVEL", Takes::one, everywhere, true, g_output,
      "off, error, warn, info, debug or trace", set_log_level},
 
-    {"--verify", "TRACE", Takes::several, answer, false, g_command,
+    {"--verify", "TRACE", Takes::several, answer | comparing, false, g_command,
      "Compare with reference traces (files or folders)", set_list<&Options::traces>},
     {"-o,--output", "FILE", Takes::one, record, false, g_command, "Trace to write",
      set_name<&Options::output>},

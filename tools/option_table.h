@@ -29,6 +29,9 @@ enum class Takes {
     several,   // one or more values a time
 };
 
+// The answer command with --verify.
+constexpr Commands comparing = 1u << 31;
+
 struct OptionSpec {
     const char* names;  // "-c,--ctx-size"; the long names are also keys and variables
     const char* value_name;

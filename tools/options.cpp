@@ -145,6 +145,24 @@ std::string parse_message(const CLI::ParseError& error) {
     return text + " (see sluice --help)";
 }
 
+// What a comparison has no use for: a flag would be without effect. A value that lasts waits in its
+// variable or file for the next answer.
+Result<void> check_comparing(const Sources& sources) {
+    const auto given = [](const auto& flag) {
+        return std::string_view(flag.first->names) == "--verify";
+    };
+    if (std::none_of(sources.flags.begin(), sources.flags.end(), given)) return {};
+    for (const OptionSpec& spec : option_table()) {
+        if ((spec.commands & comparing) || !sources.flags.contains(&spec)) continue;
+        std::string names;
+        for (const std::string& flag : spec.flags()) names += (names.empty() ? "" : "/") + flag;
+        return fail(Code::usage, cat("--verify: ", names,
+                                     " does not go with it; a trace says what is asked and how it "
+                                     "is answered"));
+    }
+    return {};
+}
+
 tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origins) {
     error.message = with_origins(std::move(error.message), origins);
     return tl::unexpected(std::move(error));
@@ -190,6 +208,7 @@ class Parser {
         if (out.show != Invocation::Show::nothing) return out;
         auto sources = gather(environment);
         if (!sources) return tl::unexpected(sources.error());
+        if (auto fits = check_comparing(*sources); !fits) return tl::unexpected(fits.error());
         for (const auto& spec : option_table()) {
             if (!(spec.commands & bit(text_.command))) continue;
             auto setting = setting_for(spec, *sources);
@@ -306,6 +325,22 @@ Result<void> check_outputs(const Options& o) {
     return {};
 }
 
+// How an answer is asked for.
+Result<void> check_answer(const Options& o) {
+    auto refuse = [](const char* why) { return fail(Code::usage, why); };
+    if (!o.system_prompt.empty() && !o.system_prompt_file.empty())
+        return refuse("--system-prompt and --system-prompt-file: one system message, please");
+    if (o.reasoning == Reasoning::off && o.effort)
+        return refuse("--reasoning off: --reasoning-effort has no effect");
+    const bool answers = o.command == Command::answer || o.command == Command::record;
+    if (answers && o.engine.context > 0 && o.predict >= o.engine.context) {
+        return fail(Code::usage,
+                    cat("-n ", o.predict, ": does not fit beside a prompt into the ", "context of ",
+                        o.engine.context, " tokens (-c); raise -c or lower -n"));
+    }
+    return {};
+}
+
 // What the options say together.
 Result<void> check_together(const Options& o) {
     auto refuse = [](const char* why) { return fail(Code::usage, why); };
@@ -320,24 +355,13 @@ Result<void> check_together(const Options& o) {
         return refuse("--shape: has no files; --mirror does not go with it");
     if (o.drive_rate > 0 && !o.engine.paces.empty())
         return refuse("--drive and --io paced: both say how fast the drive is; give one of them");
-    if (!o.traces.empty() && o.json) return refuse("--verify: --json does not go with it");
     if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: one prompt, please");
-    if (!o.system_prompt.empty() && !o.system_prompt_file.empty())
-        return refuse("--system-prompt and --system-prompt-file: one system message, please");
-    bool prompted = o.prompt || !o.prompt_file.empty();
-    if (!o.traces.empty() && prompted) return refuse("--verify: a trace brings its own prompt");
-    if (o.reasoning == Reasoning::off && o.effort)
-        return refuse("--reasoning off: --reasoning-effort has no effect");
     if (o.quiet && o.verbose) return refuse("--quiet and --verbose contradict each other");
-    const bool answers = o.command == Command::answer || o.command == Command::record;
-    if (answers && o.engine.context > 0 && o.predict >= o.engine.context) {
-        return fail(Code::usage,
-                    cat("-n ", o.predict, ": does not fit beside a prompt into the ", "context of ",
-                        o.engine.context, " tokens (-c); raise -c or lower -n"));
-    }
+    const bool compares = !o.traces.empty();
+    if (auto fits = compares ? Result<void>() : check_answer(o); !fits) return fits;
     if (o.command != Command::record) return {};
     if (o.output.empty()) return refuse("record: -o FILE is missing");
-    if (!o.messages_file.empty() && prompted)
+    if (!o.messages_file.empty() && (o.prompt || !o.prompt_file.empty()))
         return refuse("--messages: brings the prompt; -p and -f do not go with it");
     return {};
 }

@@ -97,6 +97,8 @@ one_line("a trace of other index keys, named itself, stops all at once", 2, "ind
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-10-refkeys.json"))
 one_line("the split without a card", 2, "split needs a card", "bench", TINY, "--only", "split",
          "--device", "cpu")
+one_line("a temperature of a comparison", 2, "--verify: --temp/--temperature does not go with it", TINY, "--verify",
+         os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"), "--temp", "0")
 one_line("a report in JSON of a comparison", 2, "--json", TINY, "--json", "--verify",
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"))
 other = damaged("copy", lambda f: None)

@@ -8,6 +8,62 @@
 
 using namespace sluice;
 
+TEST_CASE("verify: a flag that only an answer can use is refused by name") {
+    Scene s;
+    const std::vector<std::pair<std::string, std::string>> useless = {
+        {"-p", "x"},
+        {"-f", "x"},
+        {"-n", "3"},
+        {"--max-tokens", "3"},
+        {"--stop", "x"},
+        {"--loop-guard", "16"},
+        {"--temp", "0"},
+        {"--temperature", "0"},
+        {"--top-k", "1"},
+        {"--top-p", "1"},
+        {"--min-p", "0"},
+        {"--repeat-penalty", "1"},
+        {"--seed", "1"},
+        {"--system-prompt", "x"},
+        {"--reasoning", "on"},
+        {"--reasoning-effort", "5"},
+        {"--system-prompt-file", "x"}};
+    for (const auto& [flag, value] : useless) {
+        const auto message = s.bad({"m", flag, value, "--verify", "t"});
+        CAPTURE(message);
+        CHECK(message.starts_with("--verify: "));
+        CHECK(contains(message, flag));
+    }
+    for (const char* flag : {"--json", "--stats", "--show-timings", "--no-stream", "--ignore-eos",
+                             "--show-reasoning"}) {
+        CHECK(contains(s.bad({"m", "--verify", "t", flag}), flag));
+    }
+    CHECK(contains(s.bad({"m", "--verify", "t", "--messages", "x"}), "--messages"));
+}
+
+TEST_CASE("verify: what places and reads the model goes with it, and so do values that last") {
+    Scene s;
+    const auto o = s.good({"m",         "--verify",
+                           "t",         "-c",
+                           "100",       "--chunk",
+                           "7",         "--ram",
+                           "2GiB",      "--index-keys",
+                           "reference", "--record-routes",
+                           "r",         "--trace",
+                           "s",         "--io",
+                           "threads",   "--prefetch",
+                           "2",         "--quiet",
+                           "-t",        "1"});
+    CHECK(o.traces == std::vector<std::string>{"t"});
+    CHECK(o.engine.context == 100);
+    variables = {
+        {"SLUICE_TEMP", "0.5"},      {"SLUICE_PREDICT", "200"},         {"SLUICE_STOP", "x"},
+        {"SLUICE_REASONING", "off"}, {"SLUICE_REASONING_EFFORT", "50"}, {"SLUICE_STATS", "on"}};
+    write_file(s.config, "system-prompt = \"a\"\nsystem-prompt-file = \"b\"\nseed = 3\n");
+    CHECK(s.good({"m", "--verify", "t", "-c", "100"}).temperature == 0.5);
+    CHECK_FALSE(s.bad({"m", "-c", "100"}).empty());
+}
+
 TEST_CASE("an error names the variable or line that a value is from, not a flag nobody gave") {
     Scene s;
     variables = {{"SLUICE_TEMP", "abc"}};

@@ -388,11 +388,6 @@ TEST_CASE("plan: a drive's rate is one that a drive can have, and said once") {
     CHECK(contains(s.bad({"plan", "--shape", "x", "-m", "m"}), "one of them"));
 }
 
-TEST_CASE("verify: --json is refused") {
-    Scene s;
-    CHECK(contains(s.bad({"m", "--verify", "t", "--json"}), "--json"));
-}
-
 TEST_CASE("help: says which options are neither a variable nor a key") {
     Scene s;
     const auto help = s.parse({"--help"});
