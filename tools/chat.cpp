@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "io/file.h"
 #include "io/output_file.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
@@ -176,7 +175,7 @@ class Chat {
 
     void load(const std::string& path) {
         if (path.empty()) return say("/load FILE");
-        auto text = read_text(path, uint64_t{64} << 20);
+        auto text = read_user_file("/load", path);
         if (!text) return say(text.error().message);
         auto messages = parse_messages(path, *text);
         if (!messages) return say(messages.error().message);

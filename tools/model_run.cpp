@@ -193,6 +193,7 @@ Result<std::string> user_prompt(const Options& options, const Terminal& terminal
         if (auto valid = check_utf8("standard input", *input); !valid) {
             return tl::unexpected(valid.error());
         }
+        drop_byte_order_mark(*input);
         drop_line_ends(*input);
         if (!prompt.empty() && !input->empty()) prompt += '\n';
         prompt += *input;

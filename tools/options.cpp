@@ -77,6 +77,7 @@ Result<std::vector<std::pair<const OptionSpec*, Setting>>> read_settings(
     const std::filesystem::path& path) {
     auto text = read_text(path, 1 << 20);
     if (!text) return tl::unexpected(named_file_error(text.error()));
+    drop_byte_order_mark(*text);
     auto entries = parse_config_file(path.string(), *text);
     if (!entries) return tl::unexpected(entries.error());
     std::vector<std::pair<const OptionSpec*, Setting>> out;

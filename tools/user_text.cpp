@@ -30,12 +30,18 @@ Result<void> check_utf8(std::string_view where, std::string_view text) {
                                      : ""));
 }
 
+void drop_byte_order_mark(std::string& text) {
+    constexpr std::string_view mark = "\xef\xbb\xbf";
+    if (text.starts_with(mark)) text.erase(0, mark.size());
+}
+
 Result<std::string> read_user_file(std::string_view flag, const std::string& path) {
     auto text = read_text(path, file_max);
     if (!text) return within(flag, named_file_error(std::move(text).error()));
     if (auto valid = check_utf8(cat(flag, ": ", printable(path)), *text); !valid) {
         return tl::unexpected(std::move(valid).error());
     }
+    drop_byte_order_mark(*text);
     return text;
 }
 

@@ -33,6 +33,16 @@ with tempfile.NamedTemporaryFile() as file:
     with open(file.name, "rb") as stream:
         check_run("prompt from a file on stdin", run(TINY, *GREEDY, stdin=stream), 0, ANSWER)
     check_run("prompt from -f", run(TINY, "-f", file.name, *GREEDY), 0, ANSWER)
+MARK = b"\xef\xbb\xbf"  # what editors on Windows write in front: no part of the text
+with tempfile.NamedTemporaryFile() as file:
+    file.write(MARK + question + b"\r\n")
+    file.flush()
+    marked = [run(TINY, *GREEDY, "--json", *more, stdin=stdin) for more, stdin in (
+        (("-p", QUESTION), b""), (("-f", file.name), b""), ((), MARK + question), (("-p", "-"), MARK + question),
+        (("-p", QUESTION), MARK), (("-p", MARK + question), b""), ((), question + MARK))]
+    tokens = [json.loads(r.stdout)["usage"]["prompt_tokens"] for r in marked]
+    check("a byte order mark in front of a file or a pipe is no token", len(set(tokens[:5])) == 1, tokens)
+    check("elsewhere it stays", min(tokens[5:]) > tokens[0], tokens)
 with open("/dev/null", "rb") as null:
     check_run("-p with /dev/null", run(TINY, "-p", QUESTION, *GREEDY, stdin=null), 0, ANSWER)
 with open("/dev/null", "rb") as null:

@@ -55,6 +55,14 @@ with open(work + "/chat.json", "w") as file:
                {"role": "user", "content": QUESTION}], file)
 check_run("record --messages", run("record", TINY, "--messages", work + "/chat.json", "-n", "4",
                                    "-o", work + "/two.json"), 0)
+with open(work + "/chat.json", "rb") as file:
+    messages = file.read()
+with open(work + "/marked.json", "wb") as file:
+    file.write(b"\xef\xbb\xbf" + messages)
+check_run("record --messages that begin with a byte order mark", run(
+    "record", TINY, "--messages", work + "/marked.json", "-n", "4", "-o", work + "/three.json"), 0)
+with open(work + "/two.json") as two, open(work + "/three.json") as three:
+    check("the mark is no part of them", json.load(two)["prompt"] == json.load(three)["prompt"])
 with open(own) as file:
     text = file.read()
 number = re.search(r'"(?:logits_)?checksum": ?"?([0-9a-f]+)', text)

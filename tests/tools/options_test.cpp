@@ -335,6 +335,10 @@ TEST_CASE("a file's errors name file and line, and one-time flags are not keys")
     write_file(s.config, "stop = [\"a\", \"b\\n\"]\n\t# comment\nignore-eos = true\r\n");
     CHECK(s.good({"m"}).stop == std::vector<std::string>{"a", "b\n"});
     CHECK(s.good({"m"}).ignore_eos);
+    write_file(s.config, "\xef\xbb\xbf# of an editor that marks its files\ntemp = 0.25\n");
+    CHECK(s.good({"m"}).temperature == 0.25);
+    write_file(s.config, "\xef\xbb\xbftemp = hot\n");
+    CHECK(contains(s.bad({"m"}), "line 1: expected a value"));
     auto missing = parse_options({"m", "--config", s.folder / "no.toml"}, fake_environment);
     REQUIRE_FALSE(missing);
     CHECK(contains(missing.error().message, "--config"));

@@ -196,6 +196,20 @@ TEST_CASE("text of the user: the first byte that is no UTF-8 is named, with its 
     }
 }
 
+TEST_CASE("text of the user: a byte order mark goes from the front, and from nowhere else") {
+    const std::string mark = "\xef\xbb\xbf";
+    for (const auto& [text, left] : {std::pair<std::string, std::string>{"", ""},
+                                     {mark, ""},
+                                     {mark + "a", "a"},
+                                     {mark + mark + "a", mark + "a"},
+                                     {"a" + mark, "a" + mark},
+                                     {"\xef\xbb", "\xef\xbb"}}) {
+        std::string dropped = text;
+        drop_byte_order_mark(dropped);
+        CHECK(dropped == left);
+    }
+}
+
 TEST_CASE("conversations survive being written and read") {
     std::vector<Message> messages = {{Role::system, "be \"brief\"", ""},
                                      {Role::user, "hi\n\x1b[0m", ""},
