@@ -1,6 +1,7 @@
 #include "engine/read_ring.h"
 
 #include <algorithm>
+#include <set>
 
 #include "io/log.h"
 #include "io/text.h"
@@ -12,6 +13,16 @@ namespace {
 constexpr uint32_t depth_max = 4096;
 
 }  // namespace
+
+uint32_t drives_told(const Checkpoint& checkpoint, const EngineOptions& options) {
+    if (!options.paces.empty()) return checkpoint.drives();
+    std::set<uint64_t> devices;
+    for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+        devices.insert(checkpoint.shards()[shard].identity().device);
+        for (const File& copy : checkpoint.copies()[shard]) devices.insert(copy.identity().device);
+    }
+    return static_cast<uint32_t>(devices.size());
+}
 
 Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOptions& options) {
     const uint32_t drives = checkpoint.drives();
@@ -32,7 +43,12 @@ Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOpti
     opened.direct = std::all_of(files.begin(), files.end(),
                                 [](const File* file) { return file->access() == Access::direct; });
     opened.name = cat(choice->engine->name(), opened.direct ? ", O_DIRECT" : ", page cache");
-    if (drives > 1) opened.name += cat(", ", drives, " drives");
+    if (const uint32_t told = drives_told(checkpoint, options); told > 1) {
+        opened.name += cat(", ", told, " drives");
+    }
+    if (options.paces.empty()) {
+        for (const std::string& line : checkpoint.idle_mirrors()) log::warn_once(line, line);
+    }
     if (!choice->cause.empty()) {
         opened.name += cat(" (", choice->cause, ")");
         log::warn_once("ring", cat("reads go through threads, which is slower: ", choice->cause));

@@ -17,7 +17,12 @@ struct OpenedRing {
     bool direct = false;             // all files past the page cache
 };
 
-// `checkpoint` outlives the ring. A fallback to threads is told once.
+// Drives as they are told to a person: those of the machine, or, where --io paced plays them, one a
+// folder.
+uint32_t drives_told(const Checkpoint& checkpoint, const EngineOptions& options);
+
+// `checkpoint` outlives the ring. A fallback to threads is told once, and so is a mirror on a drive
+// that has its shards already, unless --io paced plays a drive for it.
 Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOptions& options);
 
 }  // namespace sluice

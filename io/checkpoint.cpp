@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "io/foreign.h"
-#include "io/mirror.h"
 #include "io/model_folders.h"
 #include "io/reach.h"
 #include "io/shard_names.h"
@@ -315,8 +314,8 @@ Result<void> CheckpointOpener::find_copies() {
     out_.drives_ = static_cast<uint32_t>(folders_.size());
     auto mirrors = open_mirrors(options_.mirrors, originals, access(), out_.drives_);
     if (!mirrors) return within("--mirror", std::move(mirrors).error());
-    out_.copies_ = std::move(mirrors->copies);
     out_.notes_.insert(out_.notes_.end(), mirrors->notes.begin(), mirrors->notes.end());
+    out_.mirrors_ = std::move(*mirrors);
     return {};
 }
 

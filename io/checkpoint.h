@@ -15,6 +15,7 @@
 
 #include "io/error.h"
 #include "io/file.h"
+#include "io/mirror.h"
 #include "io/model_folder.h"
 #include "io/safetensors.h"
 
@@ -54,7 +55,9 @@ class Checkpoint {
     const std::vector<File>& shards() const { return shards_; }
 
     // Of each shard, in the mirrors: same name, size and header.
-    const std::vector<std::vector<File>>& copies() const { return copies_; }
+    const std::vector<std::vector<File>>& copies() const { return mirrors_.copies; }
+    // One line a mirror that is on the drive of what it mirrors.
+    const std::vector<std::string>& idle_mirrors() const { return mirrors_.idle; }
     // Folders given, mirrors last: each is taken for a drive of its own, File::drive() of its
     // files.
     uint32_t drives() const { return drives_; }
@@ -74,7 +77,7 @@ class Checkpoint {
     std::vector<Tensor> tensors_;                             // by shard, then by offset
     std::unordered_map<std::string_view, uint32_t> by_name_;  // views into tensors_
     std::vector<File> shards_;
-    std::vector<std::vector<File>> copies_;
+    Mirrors mirrors_;
     uint32_t drives_ = 1;
     std::string config_text_;
     std::filesystem::path tokenizer_path_, generation_config_path_;

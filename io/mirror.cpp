@@ -47,13 +47,21 @@ Result<std::string> difference(const MirroredShard& shard, const File& copy) {
     return std::string();
 }
 
-Result<std::string> open_mirror(const std::string& location, std::span<const MirroredShard> shards,
-                                Access access, uint32_t drive,
-                                std::vector<std::vector<File>>& copies) {
+// A drive by its device: two folders of one file system are one.
+bool on_a_drive_of(const MirroredShard& shard, const std::vector<File>& copies, const File& copy) {
+    const uint64_t device = copy.identity().device;
+    return shard.file->identity().device == device ||
+           std::any_of(copies.begin(), copies.end(),
+                       [&](const File& other) { return other.identity().device == device; });
+}
+
+Result<void> open_mirror(const std::string& location, std::span<const MirroredShard> shards,
+                         Access access, uint32_t drive, Mirrors& out) {
     auto folder = find_model_folder(location, "");
     if (!folder) return tl::unexpected(std::move(folder).error());
     size_t found = 0;
-    size_t same = 0;  // links to the model's own files: no second drive, except a paced one
+    size_t beside = 0;  // on a drive that has the shard already
+    size_t same = 0;    // links to the model's own files: no second drive, except a paced one
     for (size_t i = 0; i < shards.size(); i++) {
         const auto path = folder->path / shards[i].name;
         if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
@@ -69,8 +77,9 @@ Result<std::string> open_mirror(const std::string& location, std::span<const Mir
         }
         found++;
         if (copy->identity() == shards[i].file->identity()) same++;
+        if (on_a_drive_of(shards[i], out.copies[i], *copy)) beside++;
         copy->set_drive(drive);
-        copies[i].push_back(std::move(*copy));
+        out.copies[i].push_back(std::move(*copy));
     }
     if (found == 0) {
         return fail(Code::not_found, cat(shown(folder->path), ": none of the model's ",
@@ -79,7 +88,13 @@ Result<std::string> open_mirror(const std::string& location, std::span<const Mir
     std::string note =
         cat("mirror ", shown(folder->path), ": ", found, " of ", shards.size(), " shards");
     if (same > 0) note += cat(", ", same, " of them the model's own files");
-    return note;
+    if (beside > 0) note += cat(", ", beside, " on a drive that has them already");
+    out.notes.push_back(std::move(note));
+    if (beside < found) return {};
+    out.idle.push_back(cat("mirror ", shown(folder->path),
+                           ": on the drive that has these shards already, so nothing is read "
+                           "faster; a mirror is for a further drive"));
+    return {};
 }
 
 }  // namespace
@@ -90,9 +105,8 @@ Result<Mirrors> open_mirrors(std::span<const std::string> locations,
     Mirrors out;
     out.copies.resize(shards.size());
     for (const std::string& location : locations) {
-        auto note = open_mirror(location, shards, access, drives++, out.copies);
-        if (!note) return tl::unexpected(std::move(note).error());
-        out.notes.push_back(std::move(*note));
+        auto opened = open_mirror(location, shards, access, drives++, out);
+        if (!opened) return tl::unexpected(std::move(opened).error());
     }
     return out;
 }

@@ -19,6 +19,8 @@ struct MirroredShard {
 struct Mirrors {
     std::vector<std::vector<File>> copies;  // of each shard
     std::vector<std::string> notes;         // one line a mirror: where, and how many shards
+    std::vector<std::string> idle;          // one line a mirror all of whose shards their own drive
+                                            // has already: no byte comes sooner from there
 };
 
 // Opens what `locations` (folders, snapshots, hub ids) have of `shards`, by name, as drives

@@ -174,7 +174,7 @@ Result<DriveReport> bench_drive(const EngineOptions& options, double seconds) {
     if (!name) return tl::unexpected(name.error());
     const Checkpoint& checkpoint = engine.model.runtime.checkpoint;
     report.io_name = *name;
-    report.drives = checkpoint.drives();
+    report.drives = drives_told(checkpoint, options);
     report.expert_bytes = engine.map().expert_bytes({0, 0});
     auto memory = PageBuffer::create(uint64_t{depth_max} * block_max, "drive benchmark, blocks");
     if (!memory) return tl::unexpected(memory.error());

@@ -35,6 +35,21 @@ check("--stats has a line for each", all(re.search(
     rf"drive +{re.escape(folder)}: .* GB/s while busy, (none|[\d.]+ %) of expert bytes; (in use|slow: )", text)
     for folder in (TINY, mirror)), text)
 
+# A mirror on the same drive: a line says so, and it is no second drive, except where one is played.
+here = os.path.join(work.name, "here")
+shutil.copytree(TINY, here)
+BESIDE = (here, "-p", "x", "-n", "1", "--mirror", mirror, "-v")
+told = f"mirror {mirror}: on the drive that has these shards already".encode()
+same = run(*BESIDE)
+check("a mirror on the same drive is told once", same.stderr.count(told) == 1, same.stderr)
+check("and not counted", b"2 drives" not in same.stderr, same.stderr)
+check("also without -v, and not with --quiet", told in run(*BESIDE[:-1]).stderr and
+      told not in run(*BESIDE[:-1], "--quiet").stderr)
+played = run(*BESIDE, "--io", "paced:400MB")
+check("played drives are two", told not in played.stderr and b"2 drives" in played.stderr, played.stderr)
+shown = run("inspect", here, "--mirror", mirror).stdout
+check("inspect notes it", f"{len(shards)} on a drive that has them already".encode() in shown, shown)
+
 # A drive that fails: its files are cut while the dense weights are read.
 process = subprocess.Popen([SLUICE, *ASK, "--mirror", mirror, "--io", "paced:4MB", "--json"], stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())

@@ -5,8 +5,10 @@
 
 #include <map>
 #include <sstream>
+#include <tuple>
 
 #include "io/share_reads.h"
+#include "tests/io/temp_folder.h"
 #include "tests/support/expert_shards.h"
 #include "tests/support/sim_clock.h"
 
@@ -425,6 +427,32 @@ TEST_CASE("mirror: a shard that differs is an error that names it; so is none at
     CHECK(opened->copies()[0].empty());
     REQUIRE(opened->copies()[1].size() == 1);
     CHECK(opened->copies()[1][0].drive() == 1);
+}
+
+TEST_CASE("mirror: on the drive that has its shards already it is told as idle, elsewhere not") {
+    const ExpertShards shards;
+    TempFolder model, second, beside, apart("/dev/shm");  // memory: a device of its own
+    shards.write(model.path(), {0, 1}, true);
+    for (const TempFolder* folder : {&second, &beside, &apart}) {
+        shards.write(folder->path(), {0, 1}, false);
+    }
+    const auto opened = [&](std::vector<std::string> mirrors) {
+        auto checkpoint = Checkpoint::open(
+            {{model.path().string()}, "", Access::buffered, false, std::move(mirrors)});
+        REQUIRE(checkpoint);
+        return std::pair(checkpoint->idle_mirrors(), checkpoint->notes().back());
+    };
+    const std::string here = beside.path().string(), there = apart.path().string();
+    auto [idle, note] = opened({here});
+    REQUIRE(idle.size() == 1);
+    CHECK(idle[0].find(here + ": on the drive that has these shards already") != idle[0].npos);
+    CHECK(note.ends_with("2 of 2 shards, 2 on a drive that has them already"));
+    std::tie(idle, note) = opened({there});
+    CHECK(idle.empty());
+    CHECK(note.ends_with("2 of 2 shards"));
+    std::tie(idle, note) = opened({there, second.path().string()});
+    REQUIRE(idle.size() == 1);
+    CHECK(idle[0].find(second.path().string()) != idle[0].npos);
 }
 
 TEST_CASE("mirror: any faults, any tuning, the same bytes") {
