@@ -186,6 +186,9 @@ std::string results_json(const Results& results) {
 
 Result<Results> measure(const Options& options) {
     Results results;
+    if (options.only != std::vector<std::string>{"gemv"}) {  // which reads nothing
+        if (auto r = check_bench_pace(options.engine); !r) return tl::unexpected(r.error());
+    }
     const bool split = !options.only.empty() && wanted(options, "split");
     if (split) {
         if (auto r = check_split(options.engine); !r) return tl::unexpected(r.error());

@@ -24,6 +24,7 @@ constexpr uint32_t block_max = 16u << 20;
 constexpr uint32_t depth_max = 64;
 constexpr size_t shards_max = 8;
 constexpr int rounds = 5;
+constexpr int patience = 60;  // seconds that experts of a played drive may take
 
 // Plain reads of one size at random aligned places, always `depth` of them in flight. They land all
 // over `spread` bytes of memory, as many as the engine's slots take: a block or two that stay in
@@ -104,15 +105,36 @@ struct EngineReads {
     uint32_t layer() const { return static_cast<uint32_t>(model.runtime.config.top_k); }
 };
 
+// Random experts are now and then all of one drive: enough waiting that none runs dry.
+size_t slots_of(const EngineReads& reads, const EngineOptions& options) {
+    const uint32_t drives = reads.map().drives();
+    return reads.layer() + size_t{drives > 1 ? 4u : 2u} * options.tuning.in_flight_max * drives;
+}
+
+// What one trial of each kind reads at the least.
+size_t experts_measured(const EngineReads& reads, const EngineOptions& options) {
+    return slots_of(reads, options) + reads.layer();
+}
+
+Result<void> check_pace(const EngineReads& reads, const EngineOptions& options, size_t experts) {
+    if (options.paces.empty()) return {};
+    const uint64_t bytes = experts * reads.map().expert_bytes({0, 0});
+    const double bytes_s = paced_bytes_s(options.paces, reads.model.runtime.checkpoint.drives());
+    const double seconds = static_cast<double>(bytes) / bytes_s;
+    if (seconds <= patience) return {};
+    return fail(Code::usage,
+                cat("--io paced: to measure, ", experts, " experts (", size_text(bytes),
+                    ") are read, which takes ", static_cast<uint64_t>(seconds), " s at ",
+                    paces_text(options.paces), ", and at most ", patience, " are waited for; ",
+                    "play a faster drive"));
+}
+
 Result<std::string> start_reader(EngineReads& out, const EngineOptions& options) {
     auto opened = open_read_ring(out.model.runtime.checkpoint, options);
     if (!opened) return tl::unexpected(opened.error());
     out.ring = std::move(opened->ring);
-    // Random experts are now and then all of one drive: enough waiting that none runs dry.
-    const uint32_t drives = out.map().drives();
-    size_t slots =
-        out.layer() + size_t{drives > 1 ? 4u : 2u} * options.tuning.in_flight_max * drives;
-    auto memory = PageBuffer::create(slots * out.map().slot_bytes(), "drive benchmark, experts");
+    auto memory = PageBuffer::create(slots_of(out, options) * out.map().slot_bytes(),
+                                     "drive benchmark, experts");
     if (!memory) return tl::unexpected(memory.error());
     out.memory = std::move(*memory);
     if (auto added = out.ring->add_memory(out.memory.span()); !added)
@@ -151,10 +173,22 @@ Result<void> measure_raw(DriveReport& report, RawReads& raw, uint64_t smallest_f
 
 }  // namespace
 
+Result<void> check_bench_pace(const EngineOptions& options) {
+    if (options.paces.empty()) return {};
+    EngineReads engine;
+    auto described = describe_model(options, engine.model);
+    if (!described) return tl::unexpected(described.error());
+    const size_t token = size_t{engine.layer()} * static_cast<size_t>(engine.map().layers());
+    return check_pace(engine, options, std::max(token, rounds * experts_measured(engine, options)));
+}
+
 Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, double seconds) {
     EngineReads engine;
     auto described = describe_model(options, engine.model);
     if (!described) return tl::unexpected(described.error());
+    if (auto fits = check_pace(engine, options, experts_measured(engine, options)); !fits) {
+        return tl::unexpected(fits.error());
+    }
     auto name = start_reader(engine, options);
     if (!name) return tl::unexpected(name.error());
     std::memset(engine.memory.data(), 1, engine.memory.size());

@@ -30,8 +30,13 @@ struct DriveReport {
 struct EngineReadRates {
     double stream_bytes_s = 0, layer_bytes_s = 0;  // as in DriveReport, one measurement each
 };
-// The engine's own reads alone, `seconds` each.
+// The engine's own reads alone, `seconds` each. usage where --io paced plays a drive on which the
+// fewest reads that measure anything take longer than a minute: nobody would know why.
 Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, double seconds);
+
+// As above, before anything is measured, for what `sluice bench` reads at the least: the experts of
+// a token, or what bench_drive() reads.
+Result<void> check_bench_pace(const EngineOptions& options);
 
 // Reads from the largest shards, at random places, with the tuning of `options`; nothing is
 // computed. `seconds` is how long one measurement lasts. Ctrl-C: interrupted.

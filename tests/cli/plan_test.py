@@ -53,5 +53,9 @@ check_run("a shape and a mirror", run("plan", "--shape", "deepseek-v4.1-flash", 
 paced = run("plan", TINY, *MACHINE, "--io", "paced:50MB")
 check("the rate of a played drive is not measured", re.search(
     rb"drive .* kept busy \(paced\)", paced.stdout) is not None, paced.stdout)
+for what, command in (("plan", ("plan",)), ("bench", ("bench",)), ("a part of bench", ("bench", "--only", "drive"))):
+    check_run(f"{what}: a played drive that would take minutes to measure is refused at once", run(*command, TINY, "--io",
+              "paced:1KB", timeout=20), 2, b"", r"^sluice: --io paced: to measure, \d+ experts \(.*\) are read, which takes \d{3,} s at 0.001 MB/s")
+check_run("its rate in words is not measured", run("plan", TINY, *MACHINE, "--drive", "1KB"), 0)
 check_run("a card too small", run(*SHAPE, "--vram", "2GiB"), 4, b"", "vram needed")
 check_run("RAM too small", run(*SHAPE, "--ram", "2GiB"), 4, b"", "ram needed")
