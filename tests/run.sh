@@ -11,6 +11,7 @@ say() { printf '\n== %s\n' "$*"; }
 say "build and tests"
 bash tools/setup.sh build -DSLUICE_CUDA=OFF
 temporary=$(mktemp -d)
+chmod 1777 "$temporary" # as /tmp is: tests become other users
 trap 'rm -rf "$temporary"' EXIT
 TMPDIR=$temporary ctest --test-dir build --output-on-failure --no-tests=error -j "$(nproc)" | tee build/ctest.log
 if [ -n "$(ls -A "$temporary")" ]; then
