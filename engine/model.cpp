@@ -60,14 +60,16 @@ std::string shape_text(const Shape& shape) {
 }
 
 template <class Shape>
-Result<void> check_form(const Tensor& tensor, Storage storage, const Shape& shape) {
+Result<void> check_form(const Checkpoint& checkpoint, const Tensor& tensor, Storage storage,
+                        const Shape& shape) {
     const bool same =
         std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end());
     if (accepts(storage, tensor.dtype) && same) return {};
-    return fail(accepts(storage, tensor.dtype) ? Code::corrupt : Code::unsupported,
-                cat("tensor ", printable(tensor.name), ": expected ", accepted_tags(storage), " ",
-                    shape_text(shape), " from config.json, found ", dtype_name(tensor.dtype), " ",
-                    shape_text(tensor.shape)));
+    return fail(
+        accepts(storage, tensor.dtype) ? Code::corrupt : Code::unsupported,
+        cat(printable(checkpoint.shards()[tensor.shard].path().string()), ": tensor ",
+            printable(tensor.name), ": expected ", accepted_tags(storage), " ", shape_text(shape),
+            " from config.json, found ", dtype_name(tensor.dtype), " ", shape_text(tensor.shape)));
 }
 
 Result<const Tensor*> need(const Checkpoint& checkpoint, const std::string& name, Storage storage) {
@@ -131,7 +133,8 @@ Result<void> check_specs(const Checkpoint& checkpoint, const std::vector<TensorS
         if (spec.home == Home::unused && !checkpoint.find(spec.name)) continue;
         Result<const Tensor*> tensor = need(checkpoint, spec.name, spec.storage);
         if (!tensor) return tl::unexpected(tensor.error());
-        if (auto form = check_form(**tensor, spec.storage, spec.shape); !form) return form;
+        if (auto form = check_form(checkpoint, **tensor, spec.storage, spec.shape); !form)
+            return form;
         const auto use = spec.home == Home::table    ? AccountClass::Use::streamed
                          : spec.home == Home::unused ? AccountClass::Use::unused
                                                      : AccountClass::Use::resident;
@@ -152,7 +155,8 @@ Result<void> check_experts(const Checkpoint& checkpoint, const ModelConfig& conf
                 const std::string name = model.expert_name(key, static_cast<ExpertPart>(part));
                 auto tensor = need(checkpoint, name, shapes[part].storage);
                 if (!tensor) return tl::unexpected(tensor.error());
-                auto form = check_form(**tensor, shapes[part].storage, shapes[part].shape);
+                auto form =
+                    check_form(checkpoint, **tensor, shapes[part].storage, shapes[part].shape);
                 if (!form) return form;
                 accountant.count(**tensor, "routed experts", AccountClass::Use::streamed);
                 parts[part] = *tensor;

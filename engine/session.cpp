@@ -310,6 +310,10 @@ void Session::set_probe(Probe* probe) {
 void Session::set_progress(std::function<void(double done)> progress) {
     impl_->progress = std::move(progress);
 }
+Result<void> Session::files_unchanged() const {
+    return impl_->rt().checkpoint.files_unchanged();
+}
+
 const RunStats& Session::stats() const {
     refresh(*impl_);
     return impl_->stats;

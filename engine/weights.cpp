@@ -107,14 +107,19 @@ std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoin
     return windows;
 }
 
-Result<void> check_values(const Load& load, const Piece& piece, const std::byte* data) {
+Result<void> check_values(const Checkpoint& checkpoint, const File& file, const Load& load,
+                          const Piece& piece, const std::byte* data) {
     const Storage storage = load.spec->storage;
     const int64_t bad = first_bad_value(storage, data, piece.bytes);
     if (bad < 0) return {};
     const uint64_t element = piece.from / value_bytes(storage) + static_cast<uint64_t>(bad);
+    const File& original = checkpoint.shards()[load.tensor->shard];
+    const std::string cure = &file == &original
+                                 ? checkpoint.cure(file.path().filename().string())
+                                 : cat("copy it again from ", printable(original.path().string()));
     return fail(Code::corrupt,
-                cat("tensor ", load.tensor->name, ": element ", element, " ",
-                    bad_value_text(storage), "; the file is damaged, fetch it again"));
+                cat(printable(file.path().string()), ": tensor ", load.tensor->name, ": element ",
+                    element, " ", bad_value_text(storage), "; the file is damaged; ", cure));
 }
 
 // Checks windows and copies what goes to host memory, on threads of its own: one thread is no match
@@ -124,12 +129,14 @@ class Helpers {
     struct Job {
         size_t window;
         uint32_t slot;
+        const File* file;  // it was read from
         const std::byte* data;
         Result<void> result = {};
     };
 
-    Helpers(const std::vector<Load>& loads, const std::vector<Window>& windows, bool copy_all)
-        : loads_(loads), windows_(windows), copy_all_(copy_all) {
+    Helpers(const Checkpoint& checkpoint, const std::vector<Load>& loads,
+            const std::vector<Window>& windows, bool copy_all)
+        : checkpoint_(checkpoint), loads_(loads), windows_(windows), copy_all_(copy_all) {
         const int wanted = std::clamp(usable_cpus() - 1, 1, helpers_max);
         try {
             while (static_cast<int>(threads_.size()) < wanted) {
@@ -185,13 +192,14 @@ class Helpers {
     void run(Job& job) const {
         for (const Piece& piece : windows_[job.window].pieces) {
             const Load& load = loads_[piece.load];
-            job.result = check_values(load, piece, job.data + piece.at);
+            job.result = check_values(checkpoint_, *job.file, load, piece, job.data + piece.at);
             if (!job.result) return;
             if (!load.host && !copy_all_) continue;
             std::memcpy(load.to + piece.from, job.data + piece.at, piece.bytes);
         }
     }
 
+    const Checkpoint& checkpoint_;
     const std::vector<Load>& loads_;
     const std::vector<Window>& windows_;
     const bool copy_all_;
@@ -205,10 +213,11 @@ class Helpers {
 // Keeps the drive busy with one pass over the files, in order.
 class Loader : public ReadClient {
  public:
-    Loader(const std::vector<Load>& loads, std::vector<Window> windows, ReadRing& ring,
+    Loader(const Checkpoint& checkpoint, const std::vector<Load>& loads, ReadRing& ring,
            Backend& backend, std::span<std::byte> staging, const LoadControl& control)
-        : loads_(loads),
-          windows_(std::move(windows)),
+        : checkpoint_(checkpoint),
+          loads_(loads),
+          windows_(interleave(plan_windows(loads, checkpoint))),
           ring_(ring),
           backend_(backend),
           staging_(staging),
@@ -218,7 +227,7 @@ class Loader : public ReadClient {
         const auto start = std::chrono::steady_clock::now();
         PageBuffer own;
         if (staging_.size() < window_bytes * window_slots_least) {
-            auto memory = PageBuffer::create(window_bytes * window_slots, "reading weights");
+            auto memory = PageBuffer::create(window_bytes * window_slots_least, "reading weights");
             if (!memory) return tl::unexpected(memory.error());
             own = std::move(*memory);
             staging_ = own.span();
@@ -248,7 +257,7 @@ class Loader : public ReadClient {
 
  private:
     Result<void> pump() {
-        Helpers helpers(loads_, windows_, backend_.host_memory());
+        Helpers helpers(checkpoint_, loads_, windows_, backend_.host_memory());
         size_t next = 0, finished = 0, helping = 0;
         while (finished < windows_.size()) {
             if (control_.cancel && control_.cancel->load(std::memory_order_relaxed)) {
@@ -261,7 +270,8 @@ class Loader : public ReadClient {
             if (!reaped) return tl::unexpected(reaped.error());
             if (error_) return tl::unexpected(*error_);
             for (uint32_t slot : arrived_) {
-                helpers.give({in_slot_[slot], slot, staging_.data() + slot * window_bytes});
+                helpers.give({in_slot_[slot].window, slot, in_slot_[slot].file,
+                              staging_.data() + slot * window_bytes});
                 helping++;
             }
             arrived_.clear();
@@ -278,15 +288,21 @@ class Loader : public ReadClient {
         return {};
     }
 
+    struct Reading {
+        size_t window;
+        const File* file;  // the first one asked; another copy goes on where it fails
+    };
+
     void queue(size_t window) {
         const uint32_t slot = free_.back();
         free_.pop_back();
-        in_slot_[slot] = window;
         const Window& w = windows_[window];
+        const File& file = ring_.idlest_copy(*w.file);
+        in_slot_[slot] = {window, &file};
         reading_++;
         report_.bytes += w.needed;
-        ring_.queue({&ring_.idlest_copy(*w.file), w.offset, staging_.data() + slot * window_bytes,
-                     w.length, w.needed, this, slot});
+        ring_.queue({&file, w.offset, staging_.data() + slot * window_bytes, w.length, w.needed,
+                     this, slot});
     }
 
     // With `wait` at least one, if there is any.
@@ -317,6 +333,7 @@ class Loader : public ReadClient {
         if (control_.progress) control_.progress(done_, all_);
     }
 
+    const Checkpoint& checkpoint_;
     const std::vector<Load>& loads_;
     std::vector<Window> windows_;
     ReadRing& ring_;
@@ -325,7 +342,7 @@ class Loader : public ReadClient {
     const LoadControl& control_;
     std::vector<uint32_t> free_, arrived_;
     std::deque<std::pair<uint64_t, uint32_t>> uploading_;  // a mark of the backend, and the slot
-    std::array<size_t, window_slots> in_slot_{};
+    std::array<Reading, window_slots> in_slot_{};
     uint32_t reading_ = 0;
     std::optional<Error> error_;
     uint64_t done_ = 0, all_ = 0;
@@ -385,8 +402,7 @@ Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<
         return std::pair(a.tensor->shard, a.tensor->offset) <
                std::pair(b.tensor->shard, b.tensor->offset);
     });
-    auto windows = interleave(plan_windows(loads, checkpoint));
-    return Loader(loads, std::move(windows), ring, backend, staging, control).run();
+    return Loader(checkpoint, loads, ring, backend, staging, control).run();
 }
 
 }  // namespace sluice

@@ -67,7 +67,11 @@ void DriveMeter::sample(double bytes_s, double took) {
     // The first ones by their mean, so that one odd start does not linger.
     rate_ += (bytes_s - rate_) * std::max({weight, 1.0 / samples_, took / (took + memory_s)});
     if (samples_ >= samples_to_trust) best_ = std::max(best_, rate_);
-    slow_samples_ = rate_ < best_ / 2 ? slow_samples_ + 1 : 0;
+    // Reads that were done long before their caller got the processor back make a sample too fast,
+    // and so may the best one be. The mean over all stretches is not.
+    timed_bytes_ += bytes_s * took;
+    timed_s_ += took;
+    slow_samples_ = rate_ < std::min(best_ / 2, timed_bytes_ / timed_s_) ? slow_samples_ + 1 : 0;
 }
 
 bool DriveMeter::slow() const {

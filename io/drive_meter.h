@@ -27,7 +27,7 @@ class DriveMeter {
     // Moving average, bytes a second; 0: not known yet.
     double rate() const { return rate_; }
     double best() const { return best_; }  // of rate(), so far
-    // At less than half of its best, and has been for a while.
+    // At less than half of its best and below its mean, and has been for a while.
     bool slow() const;
     // Whether it is slow; once.
     bool slowed_down();
@@ -45,6 +45,7 @@ class DriveMeter {
     Time since_{}, last_{};  // where it begins, and the last completion in it
     uint64_t stretch_bytes_ = 0;
     double rate_ = 0, best_ = 0;
+    double timed_bytes_ = 0, timed_s_ = 0;  // of all samples
     uint32_t samples_ = 0, slow_samples_ = 0;
     bool told_ = false;
 };

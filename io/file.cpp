@@ -243,6 +243,15 @@ uint64_t File::resume_at(uint64_t done) const {
     return access_ == Access::direct ? round_down(done, alignment_) : done;
 }
 
+Result<void> File::unchanged() const {
+    struct stat info {};
+    if (fstat(fd_, &info) == 0 && identity_of(info) == identity_) return {};
+    return fail(Code::corrupt,
+                cat(printable(path_.native()),
+                    ": it changed while it was in use, and what was computed from it "
+                    "may be worth nothing; start again"));
+}
+
 void File::forget(uint64_t offset, uint64_t length) const {
     if (!fell_back_) return;
     posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);

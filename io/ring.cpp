@@ -180,7 +180,7 @@ void ReadRing::tell_slow_drives() {
     for (Drive& drive : drives_) {
         if (drives_.size() < 2 || !drive.meter.slowed_down()) continue;
         log::warn(cat("drive ", drive.folder, " has become slow: ", slow_text(drive.meter),
-                      "; other copies are read more"));
+                      impl_->copies.empty() ? "" : "; other copies are read more"));
     }
 }
 

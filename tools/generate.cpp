@@ -46,6 +46,8 @@ class Generation {
         decode(*token);
         answer_.decode_s = seconds_since(start);
         answer_.decode = source_.stats() - after;
+        auto same = source_.files_unchanged();
+        if (!same && !answer_.error) fail_with(same.error());
         close();
         return std::move(answer_);
     }

@@ -25,6 +25,8 @@ class TokenSource {
     // The id that a greedy sampler takes from those logits.
     virtual Result<int32_t> feed_best(std::span<const int32_t> ids) = 0;
     virtual RunStats stats() const = 0;
+    // Asked when the answer is there.
+    virtual Result<void> files_unchanged() const { return {}; }
 };
 
 class SessionSource : public TokenSource {
@@ -40,6 +42,7 @@ class SessionSource : public TokenSource {
         return session_.feed_best(ids);
     }
     RunStats stats() const override { return session_.stats(); }
+    Result<void> files_unchanged() const override { return session_.files_unchanged(); }
 
  private:
     Session& session_;

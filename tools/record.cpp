@@ -52,6 +52,7 @@ int run_record(const Options& options, const Terminal& terminal) {
         static_cast<int32_t>(options.predict < 0 ? std::min<int64_t>(room, 64) : options.predict);
     auto trace = record_trace(engine, *run->session, *ids, wanted);
     if (!trace) return report_error(trace.error());
+    if (auto same = run->session->files_unchanged(); !same) return report_error(same.error());
     trace->model = run->facts.model;
     if (auto done = write_trace(*output, *trace); !done) return report_error(done.error());
     if (!options.quiet) {

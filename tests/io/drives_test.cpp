@@ -233,6 +233,37 @@ TEST_CASE("meter: only what was waited for is timed") {
     CHECK_FALSE(meter.slow());  // it recovered
 }
 
+TEST_CASE("meter: a caller that got the processor late makes no drive look slow") {
+    using Time = DriveMeter::Time;
+    const auto at = [](double ms) {
+        return Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
+    };
+    constexpr uint64_t read = 1u << 20;
+    DriveMeter meter;
+    double now = 0;
+    // A MiB a millisecond. Now and then the caller sleeps through 32 of them and finds one, then
+    // all others at once.
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 64; i++) meter.queued(at(now));
+        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read, true);
+        meter.finished(at(now + 64), read, true);
+        for (int i = 1; i < 32; i++) meter.finished(at(now + 64.05), read, true);
+        now += 100;
+    }
+    CHECK(meter.best() > 3e9);
+    for (int batch = 0; batch < 10; batch++, now += 100) {
+        for (int i = 0; i < 32; i++) meter.queued(at(now));
+        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read, true);
+        CHECK_FALSE(meter.slow());
+    }
+    // And one that is slow is told.
+    for (int batch = 0; batch < 10; batch++, now += 200) {
+        for (int i = 0; i < 32; i++) meter.queued(at(now));
+        for (int i = 1; i <= 32; i++) meter.finished(at(now + 4 * i), read, true);
+    }
+    CHECK(meter.slowed_down());
+}
+
 TEST_CASE("drives: shards spread over two are read at the sum of their speeds") {
     Drives d;
     d.spread();

@@ -271,8 +271,14 @@ TEST_CASE("identity tells a changed file from the same") {
     const FileIdentity before = opened(path).identity();
     CHECK(opened(path, Access::buffered).identity() == before);
     CHECK(opened(folder.write("b", "one")).identity() != before);
+    const File open_before = opened(path);
+    CHECK(open_before.unchanged());
     folder.write("a", "three");
     CHECK(opened(path).identity() != before);
+    const auto changed = open_before.unchanged();
+    REQUIRE(!changed);
+    CHECK(changed.error().code == Code::corrupt);
+    CHECK(changed.error().message.starts_with(path.string() + ": it changed"));
 }
 
 TEST_CASE("a moved file reads on, and its source owns nothing") {

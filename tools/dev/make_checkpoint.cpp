@@ -295,6 +295,23 @@ bool room_for(const fs::path& folder, uint64_t bytes) {
                                                            size_text(there), " free"));
 }
 
+// Nothing of another checkpoint is overwritten, and none becomes a mixture of two.
+bool same_or_empty(const fs::path& folder, const std::vector<Shard>& shards,
+                   const std::string& config) {
+    constexpr const char* cure = "; choose an empty folder";
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename().string();
+        const bool ours = std::any_of(shards.begin(), shards.end(),
+                                      [&](const Shard& shard) { return shard.file == name; });
+        if (entry.path().extension() == ".safetensors" && !ours)
+            return complain(folder.string(), cat(name, " is no part of this checkpoint", cure));
+    }
+    if (fs::exists(folder / "config.json", error) && !same_text(folder / "config.json", config))
+        return complain(folder.string(), cat("holds another model", cure));
+    return true;
+}
+
 std::string index_text(const std::vector<Shard>& shards, uint64_t total) {
     std::string map;
     for (const auto& shard : shards) {
@@ -373,7 +390,7 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
     uint64_t total = 0;
     for (const auto& shard : shards)
         for (const auto& tensor : shard.tensors) total += tensor.bytes;
-    if (!verify && !room_for(out, total)) return 1;
+    if (!verify && (!same_or_empty(out, shards, *text) || !room_for(out, total))) return 1;
     auto words = read_text(tokenizer / "tokenizer.json", uint64_t{64} << 20);
     if (!words) return say(words.error());
     const std::pair<const char*, std::string> texts[] = {
