@@ -311,7 +311,21 @@ void Session::set_progress(std::function<void(double done)> progress) {
     impl_->progress = std::move(progress);
 }
 Result<void> Session::files_unchanged() const {
-    return impl_->rt().checkpoint.files_unchanged();
+    const Checkpoint& checkpoint = impl_->rt().checkpoint;
+    const std::vector<DriveStats> drives = impl_->rt().ring->drive_stats();
+    const auto check = [&](const File& file) -> Result<void> {
+        const bool out = drives[file.drive()].state == DriveStats::State::left_out;
+        return out ? Result<void>{} : file.unchanged();  // what failed was told already
+    };
+    for (const File& shard : checkpoint.shards()) {
+        if (auto same = check(shard); !same) return same;
+    }
+    for (const auto& copies : checkpoint.copies()) {
+        for (const File& copy : copies) {
+            if (auto same = check(copy); !same) return same;
+        }
+    }
+    return {};
 }
 
 const RunStats& Session::stats() const {

@@ -492,18 +492,6 @@ Result<const Tensor*> Checkpoint::require(std::string_view name) const {
                                      in_quotes(neighbour->name), "; ", cure(file)));
 }
 
-Result<void> Checkpoint::files_unchanged() const {
-    for (const File& shard : shards_) {
-        if (auto same = shard.unchanged(); !same) return same;
-    }
-    for (const auto& mirror : copies_) {
-        for (const File& copy : mirror) {
-            if (auto same = copy.fd() < 0 ? Result<void>{} : copy.unchanged(); !same) return same;
-        }
-    }
-    return {};
-}
-
 std::string Checkpoint::cure(const std::string& file) const {
     return cat("fetch it: ", fetch_command(home_, std::vector{file}));
 }

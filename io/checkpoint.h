@@ -68,8 +68,6 @@ class Checkpoint {
     const std::filesystem::path& generation_config_path() const { return generation_config_path_; }
     const std::filesystem::path& folder() const { return home_.path; }  // the first one, resolved
     const std::vector<std::string>& notes() const { return notes_; }
-    // The first shard or copy of one that has changed since it was opened: File::unchanged().
-    Result<void> files_unchanged() const;
     // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to get a file of this model
     // again, for messages about one.
     std::string cure(const std::string& file) const;

@@ -51,8 +51,8 @@ class File {
     // it stopped in.
     uint64_t resume_at(uint64_t done) const;
 
-    // corrupt: its size or time of change is no longer that of open(), so what was read since may be
-    // of two files.
+    // corrupt: its size or time of change is no longer that of open(), so what was read since may
+    // be of two files.
     Result<void> unchanged() const;
 
     // After a read: takes the range out of the page cache, where a read that was meant to be direct

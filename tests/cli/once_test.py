@@ -2,11 +2,12 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
 
-from cli import ANSWER, QUESTION, SLUICE, TINY, Pty, check, check_run, environment, run
+from cli import ANSWER, QUESTION, SLUICE, TINY, Pty, check, check_run, environment, run, temp_folder
 
 GREEDY = ("--temp", "0")
 
@@ -175,6 +176,28 @@ for setting in (("--io", "threads"), ("--io", "uring"), ("--cache-slots", "off")
     check_run(" ".join(setting), result, 0, ANSWER)
 check_run("a cache below one token's needs is refused with the number",
           run(TINY, "-p", QUESTION, "--cache-slots", "47"), 2, b"", r"\b48\b")
+
+# ---- a model that changes under the program ------------------------------------------------------
+copy = os.path.join(temp_folder("sluice-copy-"), "dsv41-tiny")
+shutil.copytree(TINY, copy)
+shard = os.path.join(copy, "model-00003-of-00012.safetensors")
+with subprocess.Popen([SLUICE, copy, *long, "--ignore-eos"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                      stderr=subprocess.PIPE, env=environment()) as running:
+    running.stdout.read(1)
+    os.utime(shard)
+    output, errors = running.communicate(timeout=60)
+check("a shard that changes while it is in use ends the answer with an error that names it",
+      running.returncode == 3 and f"{shard}: it changed while it was in use".encode() in errors, errors)
+
+# ---- threads that wait sleep soon, whatever else runs -----------------------------------------------
+shared = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout
+if "libgomp" in shared:
+    print("skip  waiting threads: libgomp is shared in this build, and read its settings before the program began")
+else:
+    for wanted, more in (("5000", {}), ("77", {"GOMP_SPINCOUNT": "77"})):
+        env = environment(OMP_DISPLAY_ENV="verbose", OMP_WAIT_POLICY=None, GOMP_SPINCOUNT=None) | more
+        shown = subprocess.run([SLUICE, "--version"], capture_output=True, text=True, env=env).stderr
+        check(f"waiting threads spin {wanted} times", f"GOMP_SPINCOUNT = '{wanted}'" in shown, shown)
 
 tuning = Pty(TINY, "-p", QUESTION, "-n", "1", "--tune")
 if "page cache" in tuning.expect("measuring how experts are best read|through the page cache"):

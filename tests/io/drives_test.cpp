@@ -241,14 +241,12 @@ TEST_CASE("meter: a caller that got the processor late makes no drive look slow"
     constexpr uint64_t read = 1u << 20;
     DriveMeter meter;
     double now = 0;
-    // A MiB a millisecond. Now and then the caller sleeps through 32 of them and finds one, then
-    // all others at once.
-    for (int round = 0; round < 20; round++) {
+    // A MiB a millisecond; the caller sleeps through 32 of them, and finds one, then the others.
+    for (int round = 0; round < 20; round++, now += 100) {
         for (int i = 0; i < 64; i++) meter.queued(at(now));
         for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read, true);
         meter.finished(at(now + 64), read, true);
         for (int i = 1; i < 32; i++) meter.finished(at(now + 64.05), read, true);
-        now += 100;
     }
     CHECK(meter.best() > 3e9);
     for (int batch = 0; batch < 10; batch++, now += 100) {
@@ -256,7 +254,6 @@ TEST_CASE("meter: a caller that got the processor late makes no drive look slow"
         for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read, true);
         CHECK_FALSE(meter.slow());
     }
-    // And one that is slow is told.
     for (int batch = 0; batch < 10; batch++, now += 200) {
         for (int i = 0; i < 32; i++) meter.queued(at(now));
         for (int i = 1; i <= 32; i++) meter.finished(at(now + 4 * i), read, true);
