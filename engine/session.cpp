@@ -312,10 +312,9 @@ void Session::set_progress(std::function<void(double done)> progress) {
 }
 Result<void> Session::files_unchanged() const {
     const Checkpoint& checkpoint = impl_->rt().checkpoint;
-    const std::vector<DriveStats> drives = impl_->rt().ring->drive_stats();
-    const auto check = [&](const File& file) -> Result<void> {
-        const bool out = drives[file.drive()].state == DriveStats::State::left_out;
-        return out ? Result<void>{} : file.unchanged();  // what failed was told already
+    const ReadRing& ring = *impl_->rt().ring;
+    const auto check = [&](const File& file) -> Result<void> {  // a failed drive was told already
+        return ring.drive_failed(file.drive()) ? Result<void>{} : file.unchanged();
     };
     for (const File& shard : checkpoint.shards()) {
         if (auto same = check(shard); !same) return same;

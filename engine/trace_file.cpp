@@ -90,6 +90,10 @@ Result<void> check_places(const Trace& trace) {
     }
     const auto first = static_cast<int32_t>(trace.prompt.size()) - 1;
     for (size_t i = 0; i < trace.steps.size(); i++) {
+        if (trace.steps[i].token != -1 && trace.steps[i].token != trace.tokens[i]) {
+            return fail(Code::corrupt, cat("steps[", i, "].token: ", trace.steps[i].token,
+                                           " instead of tokens[", i, "], ", trace.tokens[i]));
+        }
         if (trace.steps[i].position == first + static_cast<int32_t>(i)) continue;
         return fail(Code::corrupt, cat("steps[", i, "].pos: ", trace.steps[i].position,
                                        " instead of ", first + static_cast<int32_t>(i)));

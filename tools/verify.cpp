@@ -82,6 +82,11 @@ Result<std::optional<Trace>> load_trace(const Candidate& candidate, const ModelR
                         trace->index_keys == IndexKeys::reference ? "reference" : "own",
                         " index keys; give --index-keys accordingly"));
     }
+    if (candidate.named && other_model && !options.quiet) {
+        std::fprintf(stderr, "sluice: %s was made with %s, the model is called %s\n",
+                     printable(candidate.path.string()).c_str(), printable(trace->model).c_str(),
+                     printable(run.facts.model).c_str());
+    }
     if (candidate.named) return std::optional<Trace>(std::move(*trace));
     if (other_model) return skip(cat("made with ", printable(trace->model)));
     if (other_keys) return skip("made with other index keys (--index-keys)");

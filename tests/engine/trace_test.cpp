@@ -53,6 +53,7 @@ TEST_CASE("what is no trace is refused, with file and field") {
         {edited("[0,5]", "[0,5000000000]"), "prompt"},
         {edited("[7,1]", "[7]"), "steps"},
         {edited("\"pos\":2", "\"pos\":3"), "pos"},
+        {edited("\"token\":1,", "\"token\":3,"), "steps[1].token"},
         {edited("[2.5,1.0]", "[2.5]"), "top_logits"},
         {edited("[7,3]", "[]"), "top_ids"},
         {edited("\"tokens\":[7,1],", ""), "tokens"},
