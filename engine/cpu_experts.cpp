@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
+#include "io/text.h"
 #include "io/trace_spans.h"
 
 namespace sluice {
@@ -49,7 +51,12 @@ Result<std::unique_ptr<CpuExperts>> CpuExperts::create(const CpuExpertsOptions& 
     auto partials = PageBuffer::create(bytes(config), "partials of experts on the CPU");
     if (!partials) return tl::unexpected(partials.error());
     made->partials_ = std::move(*partials);
-    made->worker_ = std::thread([owner = made.get()] { owner->work(); });
+    try {
+        made->worker_ = std::thread([owner = made.get()] { owner->work(); });
+    } catch (const std::system_error& error) {
+        return fail(Code::device, cat("cannot start a thread for experts on the CPU: ",
+                                      error.code().message(), "; --cpu-experts off runs without"));
+    }
     return made;
 }
 

@@ -7,6 +7,7 @@
 #include "engine/device_check.h"
 #include "engine/read_ring.h"
 #include "engine/rope.h"
+#include "io/log.h"
 #include "io/ring_paced.h"
 #include "io/text.h"
 #include "kernels/paced_link.h"
@@ -349,6 +350,7 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
                              .device_slot_bytes = DeviceExperts::slot_bytes(*rt.experts),
                              .device = device_memory(*rt.backend)});
     if (!plan) return tl::unexpected(plan.error());
+    if (!plan->warning.empty()) log::warn(plan->warning);
     loaded.placement = plan->placement;
     loaded.notes.insert(loaded.notes.end(), plan->notes.begin(), plan->notes.end());
     return fill(loaded, described->specs, *plan, control);

@@ -141,7 +141,7 @@ Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& p
     } else {
         auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
         if (!slots && asked) return tl::unexpected(slots.error());
-        if (!slots) plan.notes.push_back(cat("no expert cache: ", slots.error().message));
+        if (!slots) plan.warning = cat("no expert cache: ", slots.error().message);
         plan.cache_slots = slots.value_or(0);
     }
     o.cache_slots = plan.cache_slots;

@@ -50,6 +50,7 @@ struct Plan {
     bool head_on_host;
     std::vector<BudgetLine> placement;  // VRAM, then RAM
     std::vector<std::string> notes;
+    std::string warning;  // what was settled for and costs speed; may be empty
 };
 
 // Resolves context, chunk and cache slots against the RAM (and VRAM) there is. usage: what options

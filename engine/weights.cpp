@@ -19,8 +19,9 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t window_bytes = 4u << 20;  // one read
-// Enough for a drive's queue while as many again are checked and copied; and for a slow one's.
+// One read; less where there is little memory for them.
+constexpr uint64_t window_most = 4u << 20, window_least = 64u << 10;
+// Enough for a drive's queue while as many again are checked and copied; and the fewest.
 constexpr uint32_t window_slots = 24, window_slots_least = 8;
 constexpr int helpers_max = 8;
 constexpr uint64_t gap_max = 64u << 10;  // reading over a gap this size beats a new read
@@ -77,7 +78,8 @@ std::vector<Window> interleave(std::vector<Window> windows) {
 
 // `loads` in file order. A tensor is cut at multiples of 4 bytes, so that no value is in two
 // pieces, wherever the tensor itself begins.
-std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoint& checkpoint) {
+std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoint& checkpoint,
+                                 uint64_t window_bytes) {
     std::vector<Window> windows;
     uint64_t end = 0;  // of the payload in the last window
     for (uint32_t i = 0; i < loads.size(); i++) {
@@ -217,7 +219,6 @@ class Loader : public ReadClient {
            Backend& backend, std::span<std::byte> staging, const LoadControl& control)
         : checkpoint_(checkpoint),
           loads_(loads),
-          windows_(interleave(plan_windows(loads, checkpoint))),
           ring_(ring),
           backend_(backend),
           staging_(staging),
@@ -226,14 +227,8 @@ class Loader : public ReadClient {
     Result<LoadReport> run() {
         const auto start = std::chrono::steady_clock::now();
         PageBuffer own;
-        if (staging_.size() < window_bytes * window_slots_least) {
-            auto memory = PageBuffer::create(window_bytes * window_slots_least, "reading weights");
-            if (!memory) return tl::unexpected(memory.error());
-            own = std::move(*memory);
-            staging_ = own.span();
-        }
-        const auto slots = std::min<uint64_t>(window_slots, staging_.size() / window_bytes);
-        for (uint32_t slot = 0; slot < slots; slot++) free_.push_back(slot);
+        if (auto cut = cut_staging(own); !cut) return tl::unexpected(cut.error());
+        windows_ = interleave(plan_windows(loads_, checkpoint_, window_bytes_));
         for (const Load& load : loads_) all_ += load.tensor->bytes;
         Result<void> result = pump();
         // The staging memory has to outlive every upload from it, and every read into it.
@@ -256,6 +251,25 @@ class Loader : public ReadClient {
     }
 
  private:
+    // Staging memory to slots of one window each, `own` where there is too little.
+    Result<void> cut_staging(PageBuffer& own) {
+        uint64_t least = window_least;
+        for (const File& shard : checkpoint_.shards()) {
+            least = std::max<uint64_t>(least, 2 * uint64_t{shard.alignment()});
+        }
+        if (staging_.size() < least * window_slots_least) {
+            auto memory = PageBuffer::create(least * window_slots_least, "reading weights");
+            if (!memory) return tl::unexpected(memory.error());
+            own = std::move(*memory);
+            staging_ = own.span();
+        }
+        window_bytes_ =
+            std::min(window_most, round_down(staging_.size() / window_slots_least, least));
+        const auto slots = std::min<uint64_t>(window_slots, staging_.size() / window_bytes_);
+        for (uint32_t slot = 0; slot < slots; slot++) free_.push_back(slot);
+        return {};
+    }
+
     Result<void> pump() {
         Helpers helpers(checkpoint_, loads_, windows_, backend_.host_memory());
         size_t next = 0, finished = 0, helping = 0;
@@ -271,7 +285,7 @@ class Loader : public ReadClient {
             if (error_) return tl::unexpected(*error_);
             for (uint32_t slot : arrived_) {
                 helpers.give({in_slot_[slot].window, slot, in_slot_[slot].file,
-                              staging_.data() + slot * window_bytes});
+                              staging_.data() + slot * window_bytes_});
                 helping++;
             }
             arrived_.clear();
@@ -301,7 +315,7 @@ class Loader : public ReadClient {
         in_slot_[slot] = {window, &file};
         reading_++;
         report_.bytes += w.needed;
-        ring_.queue({&file, w.offset, staging_.data() + slot * window_bytes, w.length, w.needed,
+        ring_.queue({&file, w.offset, staging_.data() + slot * window_bytes_, w.length, w.needed,
                      this, slot});
     }
 
@@ -339,6 +353,7 @@ class Loader : public ReadClient {
     ReadRing& ring_;
     Backend& backend_;
     std::span<std::byte> staging_;
+    uint64_t window_bytes_ = 0;
     const LoadControl& control_;
     std::vector<uint32_t> free_, arrived_;
     std::deque<std::pair<uint64_t, uint32_t>> uploading_;  // a mark of the backend, and the slot

@@ -91,9 +91,9 @@ uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
 // Reads every dense tensor once, in file order, into one allocation of the backend, the embedding
 // into `embedding`, and sets the pointers the specs name. Refuses what cannot be a weight: FP8 NaN
 // codes, scale byte 255, BF16 and FP32 values that are not finite; the error names tensor and
-// element. `staging` is what reads go to: memory that the ring and the backend know already serves
-// best (no page is looked up for a read, uploads run beside it); less than
-// 32 MiB is no drive's queue and left alone, memory is taken for the time of the call then.
+// element. `staging` is what reads go to: memory that the ring and the backend know already
+// (no page is looked up for a read, uploads run beside it). 32 MiB and more serve best; below 512
+// KiB it is left alone and so much memory taken for the time of the call.
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
                                 std::span<std::byte> staging, const LoadControl& control);

@@ -154,7 +154,11 @@ Result<std::vector<std::filesystem::path>> config_files(const std::string& chose
     std::string user = folder_from("XDG_CONFIG_HOME", "/.config");
     for (const std::string& folder : {user, std::string("/etc")}) {
         std::filesystem::path path = std::filesystem::path(folder) / "sluice/config.toml";
-        if (!folder.empty() && std::filesystem::is_regular_file(path, error)) found.push_back(path);
+        if (folder.empty() || !std::filesystem::exists(path, error)) continue;
+        if (!std::filesystem::is_regular_file(path, error)) {
+            return fail(Code::usage, cat(printable(path.string()), " is not a file"));
+        }
+        found.push_back(path);
     }
     return found;
 }

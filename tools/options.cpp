@@ -351,7 +351,10 @@ Result<void> check_together(const Options& o) {
     if (!o.shape.empty() && !o.engine.locations.empty())
         return refuse("--shape: stands in for a model; give one of them");
     if (o.engine.locations.empty() && o.shape.empty())
-        return refuse("no model: sluice MODEL (see sluice --help)");
+        return refuse(o.traces.empty()
+                          ? "no model: sluice MODEL (see sluice --help)"
+                          : "no model: it goes before --verify, which takes every name "
+                            "that follows");
     if (!o.shape.empty() && !o.engine.mirrors.empty())
         return refuse("--shape: has no files; --mirror does not go with it");
     if (o.drive_rate > 0 && !o.engine.paces.empty())

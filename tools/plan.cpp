@@ -153,6 +153,7 @@ Result<PlanReport> make_plan(const Options& options, PlanParts parts) {
     report.plan = std::move(*plan);
     report.notes.insert(report.notes.end(), m.notes.begin(), m.notes.end());
     report.notes.insert(report.notes.end(), report.plan.notes.begin(), report.plan.notes.end());
+    if (!report.plan.warning.empty()) report.notes.push_back(report.plan.warning);
     if (auto now = check_ram(report.options.ram, available_ram()); !now) {
         report.notes.push_back(cat("a run would be refused now: ", now.error().message));
     }

@@ -1,7 +1,13 @@
 // The CPU as a Backend: memory is host memory, operations are done when run() returns.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <system_error>
+#include <thread>
+#include <vector>
 
+#include "io/log.h"
+#include "io/text.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/table.h"
 
@@ -105,6 +111,30 @@ void* reserve(Workspace& workspace, size_t bytes) {
 
 }  // namespace cpu
 
+namespace {
+
+// OpenMP ends the program where it may not start its threads, so that is tried before: all at once,
+// for a moment.
+Result<void> can_start(int threads) {
+    std::atomic<bool> enough = false;
+    std::vector<std::thread> started;
+    Result<void> result;
+    try {
+        for (int i = 1; i < threads; i++) started.emplace_back([&] { enough.wait(false); });
+    } catch (const std::system_error& error) {
+        result =
+            fail(Code::device,
+                 cat("cannot start ", threads, " threads: ", error.code().message(),
+                     "; take fewer (-t 1), or raise ulimit -u or the pids limit of the cgroup"));
+    }
+    enough = true;
+    enough.notify_all();
+    for (std::thread& thread : started) thread.join();
+    return result;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
     std::vector<CpuIsa> isas = cpu_isas();
     CpuIsa isa = options.isa == CpuIsa::automatic ? isas.back() : options.isa;
@@ -118,6 +148,11 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
         return fail(Code::usage, "CPU threads must be 1 to " + std::to_string(cpu::max_threads) +
                                      ", or 0 for all usable ones, not " +
                                      std::to_string(options.threads));
+    if (threads > usable_cpus())
+        log::warn_once("threads",
+                       cat(threads, " threads for ", usable_cpus(),
+                           " CPUs wait for each other; -t ", usable_cpus(), " is faster"));
+    if (auto started = can_start(threads); !started) return tl::unexpected(started.error());
     return std::make_unique<cpu::CpuBackend>(isa, threads);
 }
 

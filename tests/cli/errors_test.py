@@ -15,6 +15,10 @@ def one_line(what, code, pattern, *arguments, **more):
 
 # ---- usage: exit 2 -------------------------------------------------------------------------------
 one_line("no model", 2, "no model")
+one_line("--verify that takes the model, too", 2, "no model: it goes before --verify", "--verify", "x.json", TINY)
+os.makedirs(os.path.join(work, "settings", "sluice", "config.toml"))
+one_line("settings that are a folder", 2, r"settings/sluice/config\.toml is not a file", TINY, "-p", QUESTION,
+         env=environment(XDG_CONFIG_HOME=os.path.join(work, "settings")))
 one_line("an unknown flag", 2, "--no-such-flag", TINY, "--no-such-flag")
 for flag, values in {
         "--temp": ("-1", "nan", "inf", "hot", ""), "--top-p": ("0", "1.1", "nan"),

@@ -1,5 +1,6 @@
 """Files and folders that may not be read: one line with the path and the cause, exit 5, on the way anywhere."""
 import os
+import resource
 import shutil
 import tempfile
 
@@ -127,3 +128,14 @@ with open(path("home", ".config", "sluice", "config.toml"), "w") as file:
     file.write("temp = 0\n")
 os.chmod(path("home", ".config", "sluice", "config.toml"), 0)
 closed("the user's config file", path("home"), TINY, *ASK, env=environment(HOME=home))
+
+
+# ---- a limit on threads --------------------------------------------------------------------------
+def alone():
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    nobody()
+
+
+few = run(TINY, *ASK, "-t", "2", "--device", "cpu", "--io", "uring", preexec_fn=alone)
+check_run("threads that may not start: the machine's fault, and the cure", few, 4, b"",
+          r"cannot start 2 threads: .*-t 1.*ulimit -u")

@@ -15,7 +15,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr size_t least_staging = size_t{32} << 20;  // what load_weights() takes at all
+constexpr size_t least_staging = size_t{512} << 10;  // what load_weights() takes at all
 
 // A device whose uploads beside compute are read from host memory only when somebody waits for
 // them, or has asked three times: memory that is used again too early shows.
@@ -132,7 +132,8 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
 }  // namespace
 
 TEST_CASE("weights: staging that is used again before its uploads are done would show") {
-    for (size_t bytes : {least_staging, least_staging * 3, least_staging - 1, size_t{0}}) {
+    for (size_t bytes : {least_staging, least_staging * 5 / 2, size_t{32} << 20, size_t{96} << 20,
+                         least_staging - 1, size_t{0}}) {
         CAPTURE(bytes);
         PageBuffer memory;
         if (bytes) memory = std::move(*PageBuffer::create(bytes, "staging"));
