@@ -1,7 +1,11 @@
 // Entry: streams made safe, options read, one front-end run.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/log.h"
@@ -31,6 +35,18 @@ using namespace sluice;
 // for from running: small models were ten times slower so.
 [[gnu::constructor(101)]] void limit_spinning() {
     if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "5000", 0);
+}
+
+// Large memory is asked for with an answer; this is for the many small things, those of libraries
+// included, that would end in an exception or in a file taken for damaged.
+void out_of_memory() {
+    constexpr std::string_view text =
+        "sluice: out of memory: the machine, the container or ulimit -v allows no more; lower "
+        "--ram "
+        "or -c\n";
+    restore_terminal();
+    [[maybe_unused]] const auto written = ::write(2, text.data(), text.size());
+    ::_exit(exit_machine);
 }
 
 const char* environment(const char* name) {
@@ -77,6 +93,7 @@ int run_traced(const Options& options, const Terminal& terminal) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    std::set_new_handler(out_of_memory);
     bool stdin_open = secure_standard_streams();
     remember_terminal();
     auto invocation = parse_options(std::vector<std::string>(argv + 1, argv + argc), environment);

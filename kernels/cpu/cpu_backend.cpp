@@ -122,10 +122,10 @@ Result<void> can_start(int threads) {
     try {
         for (int i = 1; i < threads; i++) started.emplace_back([&] { enough.wait(false); });
     } catch (const std::system_error& error) {
-        result =
-            fail(Code::device,
-                 cat("cannot start ", threads, " threads: ", error.code().message(),
-                     "; take fewer (-t 1), or raise ulimit -u or the pids limit of the cgroup"));
+        result = fail(
+            Code::device,
+            cat("cannot start ", threads, " threads: ", error.code().message(),
+                "; take fewer (-t 1), or raise ulimit -u, -v or the pids limit of the cgroup"));
     }
     enough = true;
     enough.notify_all();

@@ -1,10 +1,13 @@
 """Bad flags, bad models, bad files: the exit code, one line on stderr, nothing on stdout."""
 import json
 import os
+import resource
+import subprocess
 
-from cli import QUESTION, SOURCE, TINY, check, check_run, environment, run, temp_folder
+from cli import QUESTION, SLUICE, SOURCE, TINY, check, check_run, environment, run, temp_folder
 
 work = temp_folder("sluice-errors-")
+linked = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout
 
 
 def one_line(what, code, pattern, *arguments, **more):
@@ -15,6 +18,13 @@ def one_line(what, code, pattern, *arguments, **more):
 
 # ---- usage: exit 2 -------------------------------------------------------------------------------
 one_line("no model", 2, "no model")
+if "libasan" not in linked and "libtsan" not in linked:  # they want terabytes of addresses
+    for limit in (24, 30, 80, 84):
+        low = run(TINY, "-p", QUESTION, "--temp", "0", "--device", "cpu", "-t", "1",
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit << 20, limit << 20)))
+        check(f"{limit} MiB of addresses: it runs, or says in one line that there is no memory",
+              low.returncode == 0 or (low.returncode == 4 and b"memory" in low.stderr and low.stdout == b"" and
+                                      low.stderr.count(b"\n") == 1), (low.returncode, low.stderr))
 one_line("--verify that takes the model, too", 2, "no model: it goes before --verify", "--verify", "x.json", TINY)
 os.makedirs(os.path.join(work, "settings", "sluice", "config.toml"))
 one_line("settings that are a folder", 2, r"settings/sluice/config\.toml is not a file", TINY, "-p", QUESTION,
