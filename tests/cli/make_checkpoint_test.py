@@ -92,6 +92,9 @@ check("the Engram is the last shard", all(".engram." in n for n in header(files[
 index = json.loads(files["model.safetensors.index.json"])["weight_map"]
 check("the index names every tensor", index == {n: f for f in shards for n in header(files[f])[1]})
 
+mixed = make("even", "--seed", "5")[1]
+check("nothing is written over a checkpoint", mixed.returncode == 1 and "holds a checkpoint already" in mixed.stderr and
+      contents(even) == files, mixed.stderr)
 check("the same seed gives the same bytes", contents(made("again")) == files)
 other = contents(made("other seed", "--seed", "2"))
 check("another seed gives others", all(other[f] != files[f] for f in shards))
@@ -115,7 +118,7 @@ os.truncate(path, len(files[index[expert]]) - 1)
 done = make("even", "--verify")[1]
 check("--verify finds a shard cut short", done.returncode == 1 and "bytes, not" in done.stderr, done.stderr)
 
-plain = routes(made("again"), 100)
+plain = routes(made("plain"), 100)
 skewed = routes(made("skewed", "--skew", "1"), 100)
 local = routes(made("local", "--locality", "3"), 100)
 check("skew 0: no six of 48 experts are a layer's favourites", top_share(plain, 6) < 0.3, top_share(plain, 6))

@@ -65,6 +65,7 @@ class Bench:
     def model(self, name):
         if name not in self.made:
             folder = os.path.join(self.o.disk if name == "disk" else self.o.shm, "sluice-full-size-" + name)
+            shutil.rmtree(folder, ignore_errors=True)
             start = time.time()
             done = subprocess.run([self.o.make_checkpoint, folder, "--tokenizer", TOKENIZER, *self.scale.flags[name]],
                                   capture_output=True, text=True)

@@ -130,6 +130,7 @@ has bench && "$build/bench_gpu" 4096
 
 if has shapes; then
     shape=/dev/shm/sluice-gpu-check
+    rm -rf $shape
     "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --shape deepseek-v4.1-flash --experts 48 --engram-vocab 20000 >/dev/null
     answer=("$sluice" $shape -p "Tell me." --temp 0 --ignore-eos --json --skip-selftest -c 8192)
     figure() { python3 -c "import json,sys; a=json.load(sys.stdin); $1"; }

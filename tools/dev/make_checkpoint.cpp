@@ -288,27 +288,20 @@ bool room_for(const fs::path& folder, uint64_t bytes) {
     fs::create_directories(folder, error);
     fs::space_info space = error ? fs::space_info{} : fs::space(folder, error);
     if (error) return complain(folder.string(), error.message());
-    uint64_t there = space.available;
-    for (const auto& entry : fs::directory_iterator(folder, error))
-        if (entry.path().extension() == ".safetensors") there += entry.file_size(error);
-    return there >= bytes || complain(folder.string(), cat("needs ", size_text(bytes), ", has ",
-                                                           size_text(there), " free"));
+    return space.available >= bytes ||
+           complain(folder.string(),
+                    cat("needs ", size_text(bytes), ", has ", size_text(space.available), " free"));
 }
 
-// Nothing of another checkpoint is overwritten, and none becomes a mixture of two.
-bool same_or_empty(const fs::path& folder, const std::vector<Shard>& shards,
-                   const std::string& config) {
-    constexpr const char* cure = "; choose an empty folder";
+// Nothing is overwritten, and no folder becomes a mixture of two checkpoints.
+bool holds_none(const fs::path& folder) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
-        const std::string name = entry.path().filename().string();
-        const bool ours = std::any_of(shards.begin(), shards.end(),
-                                      [&](const Shard& shard) { return shard.file == name; });
-        if (entry.path().extension() == ".safetensors" && !ours)
-            return complain(folder.string(), cat(name, " is no part of this checkpoint", cure));
+        const fs::path name = entry.path().filename();
+        if (name.extension() != ".safetensors" && name != "config.json") continue;
+        return complain(folder.string(), cat("holds a checkpoint already (", name.string(),
+                                             "): choose an empty folder, or remove it first"));
     }
-    if (fs::exists(folder / "config.json", error) && !same_text(folder / "config.json", config))
-        return complain(folder.string(), cat("holds another model", cure));
     return true;
 }
 
@@ -390,7 +383,7 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
     uint64_t total = 0;
     for (const auto& shard : shards)
         for (const auto& tensor : shard.tensors) total += tensor.bytes;
-    if (!verify && (!same_or_empty(out, shards, *text) || !room_for(out, total))) return 1;
+    if (!verify && (!holds_none(out) || !room_for(out, total))) return 1;
     auto words = read_text(tokenizer / "tokenizer.json", uint64_t{64} << 20);
     if (!words) return say(words.error());
     const std::pair<const char*, std::string> texts[] = {
