@@ -114,7 +114,7 @@ void* reserve(Workspace& workspace, size_t bytes) {
 namespace {
 
 // OpenMP ends the program where it may not start its threads, so that is tried before: all at once,
-// for a moment.
+// for a moment. Then it starts its own, before others (of the ring) take their places.
 Result<void> can_start(int threads) {
     std::atomic<bool> enough = false;
     std::vector<std::thread> started;
@@ -130,7 +130,10 @@ Result<void> can_start(int threads) {
     enough = true;
     enough.notify_all();
     for (std::thread& thread : started) thread.join();
-    return result;
+    if (!result) return result;
+#pragma omp parallel num_threads(threads)
+    enough.load(std::memory_order_relaxed);
+    return {};
 }
 
 }  // namespace
