@@ -41,9 +41,8 @@ using namespace sluice;
 // included, that would end in an exception or in a file taken for damaged.
 void out_of_memory() {
     constexpr std::string_view text =
-        "sluice: out of memory: the machine, the container or ulimit -v allows no more; lower "
-        "--ram "
-        "or -c\n";
+        "sluice: out of memory: the machine, the container or ulimit -v allows no more "
+        "(--ram, -c)\n";
     restore_terminal();
     [[maybe_unused]] const auto written = ::write(2, text.data(), text.size());
     ::_exit(exit_machine);

@@ -198,12 +198,12 @@ TEST_CASE("shares: any drives, any backlog: everything once, none later than it 
     }
 }
 
+constexpr uint64_t read = 1u << 20;
+DriveMeter::Time at(double ms) {
+    return DriveMeter::Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
+}
+
 TEST_CASE("meter: only what was waited for is timed") {
-    using Time = DriveMeter::Time;
-    const auto at = [](double ms) {
-        return Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
-    };
-    constexpr uint64_t read = 1u << 20;
     DriveMeter meter;
     for (int i = 0; i < 16; i++) meter.queued(at(0));
     // One MiB a millisecond; some are found a second late and say nothing.
@@ -234,11 +234,6 @@ TEST_CASE("meter: only what was waited for is timed") {
 }
 
 TEST_CASE("meter: a caller that got the processor late makes no drive look slow") {
-    using Time = DriveMeter::Time;
-    const auto at = [](double ms) {
-        return Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
-    };
-    constexpr uint64_t read = 1u << 20;
     DriveMeter meter;
     double now = 0;
     // A MiB a millisecond; the caller sleeps through 32 of them, and finds one, then the others.
