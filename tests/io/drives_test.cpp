@@ -20,6 +20,11 @@ using State = DriveStats::State;
 
 constexpr double mb = 1e6;
 constexpr ExpertTuning tuning{2, 64u << 10, 8};
+constexpr uint64_t read_bytes = 1u << 20;  // one read of the meter's tests
+
+DriveMeter::Time at(double ms) {
+    return DriveMeter::Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
+}
 
 // Reads of one drive fail from some time on.
 class FailingDrive final : public RingEngine {
@@ -198,28 +203,23 @@ TEST_CASE("shares: any drives, any backlog: everything once, none later than it 
     }
 }
 
-constexpr uint64_t read = 1u << 20;
-DriveMeter::Time at(double ms) {
-    return DriveMeter::Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
-}
-
 TEST_CASE("meter: only what was waited for is timed") {
     DriveMeter meter;
     for (int i = 0; i < 16; i++) meter.queued(at(0));
     // One MiB a millisecond; some are found a second late and say nothing.
-    for (int i = 1; i <= 8; i++) meter.finished(at(i), read, true);
+    for (int i = 1; i <= 8; i++) meter.finished(at(i), read_bytes, true);
     CHECK(meter.rate() == doctest::Approx(1.048576e9));
-    for (int i = 9; i <= 11; i++) meter.finished(at(1000), read, false);
-    meter.finished(at(1001), read, true);
-    for (int i = 1; i <= 4; i++) meter.finished(at(1001 + i), read, true);
+    for (int i = 9; i <= 11; i++) meter.finished(at(1000), read_bytes, false);
+    meter.finished(at(1001), read_bytes, true);
+    for (int i = 1; i <= 4; i++) meter.finished(at(1001 + i), read_bytes, true);
     CHECK(meter.rate() == doctest::Approx(1.048576e9));
     CHECK(meter.in_flight() == 0);
-    CHECK(meter.bytes() == 16 * read);
+    CHECK(meter.bytes() == 16 * read_bytes);
     CHECK_FALSE(meter.slowed_down());
     for (int batch = 0; batch < 40; batch++) {
         for (int i = 0; i < 4; i++) meter.queued(at(2000 + batch * 100));
         for (int i = 1; i <= 4; i++) {
-            meter.finished(at(2000 + batch * 100 + i * (batch < 10 ? 1 : 4)), read, true);
+            meter.finished(at(2000 + batch * 100 + i * (batch < 10 ? 1 : 4)), read_bytes, true);
         }
     }
     CHECK(meter.slowed_down());
@@ -228,7 +228,7 @@ TEST_CASE("meter: only what was waited for is timed") {
     CHECK(meter.slow());
     for (int batch = 0; batch < 10; batch++) {
         for (int i = 0; i < 4; i++) meter.queued(at(7000 + batch * 100));
-        for (int i = 1; i <= 4; i++) meter.finished(at(7000 + batch * 100 + i), read, true);
+        for (int i = 1; i <= 4; i++) meter.finished(at(7000 + batch * 100 + i), read_bytes, true);
     }
     CHECK_FALSE(meter.slow());  // it recovered
 }
@@ -239,19 +239,19 @@ TEST_CASE("meter: a caller that got the processor late makes no drive look slow"
     // A MiB a millisecond; the caller sleeps through 32 of them, and finds one, then the others.
     for (int round = 0; round < 20; round++, now += 100) {
         for (int i = 0; i < 64; i++) meter.queued(at(now));
-        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read, true);
-        meter.finished(at(now + 64), read, true);
-        for (int i = 1; i < 32; i++) meter.finished(at(now + 64.05), read, true);
+        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read_bytes, true);
+        meter.finished(at(now + 64), read_bytes, true);
+        for (int i = 1; i < 32; i++) meter.finished(at(now + 64.05), read_bytes, true);
     }
     CHECK(meter.best() > 3e9);
     for (int batch = 0; batch < 10; batch++, now += 100) {
         for (int i = 0; i < 32; i++) meter.queued(at(now));
-        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read, true);
+        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read_bytes, true);
         CHECK_FALSE(meter.slow());
     }
     for (int batch = 0; batch < 10; batch++, now += 200) {
         for (int i = 0; i < 32; i++) meter.queued(at(now));
-        for (int i = 1; i <= 32; i++) meter.finished(at(now + 4 * i), read, true);
+        for (int i = 1; i <= 32; i++) meter.finished(at(now + 4 * i), read_bytes, true);
     }
     CHECK(meter.slowed_down());
 }
