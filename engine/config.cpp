@@ -23,28 +23,26 @@ int32_t ModelConfig::index_source_of(int32_t layer) const {
     return ratios[layer] == 0 ? -1 : nearest(index_sources, layer);
 }
 
-// Adds the end tokens of generation_config.json; they join the config's, they do not replace them.
-static Result<void> join_generation_config(std::string_view text, ModelConfig& config) {
+Result<void> join_generation_config(std::string_view text, ModelConfig& config) {
     Result<Json> root = Json::parse(text);
-    if (!root) return within("generation_config.json", root.error());
-    if (!root->is_object())
-        return fail(Code::corrupt, "generation_config.json: expected an object");
+    if (!root) return tl::unexpected(root.error());
+    if (!root->is_object()) return fail(Code::corrupt, "expected an object");
     const Json value = (*root)["eos_token_id"];
     if (value.is_null()) return {};
     std::vector<int64_t> ids;
     if (value.is_array()) {
         auto list = value.integers();
-        if (!list) return within("generation_config.json", list.error());
+        if (!list) return tl::unexpected(list.error());
         ids = *list;
     } else {
         auto id = value.integer();
-        if (!id) return within("generation_config.json", id.error());
+        if (!id) return tl::unexpected(id.error());
         ids = {*id};
     }
     for (int64_t id : ids) {
         if (id < 0 || id >= config.vocab) {
-            return fail(Code::corrupt, cat("generation_config.json: eos_token_id ", id,
-                                           " is outside the vocabulary of ", config.vocab));
+            return fail(Code::corrupt,
+                        cat("eos_token_id ", id, " is outside the vocabulary of ", config.vocab));
         }
         const int32_t token = static_cast<int32_t>(id);
         auto& all = config.end_tokens;
@@ -53,24 +51,17 @@ static Result<void> join_generation_config(std::string_view text, ModelConfig& c
     return {};
 }
 
-Result<ModelConfig> parse_config(std::string_view config_json,
-                                 std::string_view generation_config_json) {
+Result<ModelConfig> parse_config(std::string_view config_json) {
     Result<Json> root = Json::parse(config_json);
-    if (!root) return within("config.json", root.error());
+    if (!root) return tl::unexpected(root.error());
     if (!root->is_object()) {
-        return fail(Code::corrupt, "config.json: expected an object with the model's fields");
+        return fail(Code::corrupt, "expected an object with the model's fields");
     }
     Result<std::string> type = (*root)["model_type"].string();
-    if (!type) return within("config.json", type.error());
+    if (!type) return tl::unexpected(type.error());
     Result<const ModelDescription*> model = find_model(*type);
     if (!model) return tl::unexpected(model.error());
-    Result<ModelConfig> config = (*model)->parse(*root);
-    if (!config) return within("config.json", config.error());
-    if (!generation_config_json.empty()) {
-        auto joined = join_generation_config(generation_config_json, *config);
-        if (!joined) return tl::unexpected(joined.error());
-    }
-    return config;
+    return (*model)->parse(*root);
 }
 
 }  // namespace sluice

@@ -50,8 +50,11 @@ struct ModelConfig {
 // Every field present and in range, every relation checked (lists sorted and in range, ratio lists'
 // length, sums, multiples of 32, rope_dim <= head_dim, the unsafe candidate configuration of
 // section 3.7, scoring, quantisation ...). A field this program does not know is refused by name
-// unless it is on the list of those without effect.
-Result<ModelConfig> parse_config(std::string_view config_json,
-                                 std::string_view generation_config_json);
+// unless it is on the list of those without effect. Errors name the field; the file is the
+// caller's to name.
+Result<ModelConfig> parse_config(std::string_view config_json);
+
+// Adds the end tokens of generation_config.json; they join the config's, they do not replace them.
+Result<void> join_generation_config(std::string_view generation_config_json, ModelConfig& config);
 
 }  // namespace sluice

@@ -51,8 +51,8 @@ Result<std::vector<int32_t>> compressed_token_map(const Tokenizer& tokenizer,
     if (numbers.size() != static_cast<size_t>(config.engram_compressed_vocab))
         return fail(
             Code::unsupported,
-            cat("engram_compressed_vocab_size: config.json says ", config.engram_compressed_vocab,
-                ", tokenizer.json gives ", numbers.size(), "; the two do not belong together"));
+            cat("engram_compressed_vocab_size is ", config.engram_compressed_vocab,
+                ", but tokenizer.json gives ", numbers.size(), "; the two do not belong together"));
     return map;
 }
 

@@ -134,14 +134,14 @@ Result<void> run_layer(Pass& pass, int32_t layer) {
     return probe(pass, layer, "pre", pass.pre, streams);
 }
 
-Result<void> not_finite(size_t id, int32_t position) {
-    return fail(Code::numerical, cat("the logit of token ", id, " at position ", position,
-                                     " is not a finite number"));
+tl::unexpected<Error> logit_not_finite(const Pass& pass, size_t id, int32_t position) {
+    return not_finite(
+        pass, cat("the logit of token ", id, " at position ", position, " is not a finite number"));
 }
 
-Result<void> check_finite(std::span<const float> logits, int32_t position) {
+Result<void> check_finite(const Pass& pass, std::span<const float> logits, int32_t position) {
     for (size_t id = 0; id < logits.size(); id++) {
-        if (!is_finite(logits[id])) return not_finite(id, position);
+        if (!is_finite(logits[id])) return logit_not_finite(pass, id, position);
     }
     return {};
 }
@@ -175,12 +175,18 @@ Result<void> best_row(Pass& pass) {
     rt.backend->run(Best{ws.best, ws.logits, 1, rt.config.vocab});
     int32_t place[2];
     if (auto done = rt.backend->download(place, ws.best, sizeof place); !done) return done;
-    if (place[1] >= 0) return not_finite(place[1], pass.position + pass.n - 1);
+    if (place[1] >= 0) return logit_not_finite(pass, place[1], pass.position + pass.n - 1);
     *pass.best = place[0];
     return {};
 }
 
 }  // namespace
+
+tl::unexpected<Error> not_finite(const Pass& pass, std::string_view what) {
+    return fail(
+        Code::numerical,
+        cat(what, "; whether a file is damaged tells: ", pass.rt.checkpoint.check_command()));
+}
 
 Result<void> run_head(Pass& pass) {
     const spans::Leaf leaf("head");
@@ -205,7 +211,7 @@ Result<void> run_head(Pass& pass) {
         for (int32_t i = 0; i < count; i++) {
             const std::span<const float> logits(host.data() + vocab * i, vocab);
             const int32_t position = pass.position + row + i;
-            if (auto finite = check_finite(logits, position); !finite) return finite;
+            if (auto finite = check_finite(pass, logits, position); !finite) return finite;
             if (pass.probe) pass.probe->floats(-1, "logits", logits);
             if (pass.logits) pass.logits(position, logits);
         }

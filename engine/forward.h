@@ -78,6 +78,9 @@ Result<void> forward(Pass& pass);
 // bits as one after another.
 Result<void> forward_together(std::span<Pass> chunks);
 
+// The numerical failure that `what` says, with what to do about it.
+tl::unexpected<Error> not_finite(const Pass& pass, std::string_view what);
+
 // ---- parts of both
 
 void begin_pass(Pass& pass);  // embedding

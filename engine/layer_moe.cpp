@@ -143,11 +143,9 @@ Result<void> choose(Pass& pass, int32_t layer, Routed& routed) {
     std::memcpy(routed.weights.data(), both.data() + count * 4, count * 4);
     for (size_t i = 0; i < count; i++) {
         if (routed.ids[i] >= 0 && routed.ids[i] < c.experts) continue;
-        return fail(Code::numerical,
-                    cat("the router's scores at position ",
-                        pass.position + static_cast<int32_t>(i / c.top_k),
-                        " are not finite numbers; sluice inspect --check tells whether ",
-                        "a file is damaged"));
+        return not_finite(pass, cat("the router's scores at position ",
+                                    pass.position + static_cast<int32_t>(i / c.top_k),
+                                    " are not finite numbers"));
     }
     if (pass.rt.recorder) pass.routes.chosen[layer] = routed.ids;
     return {};

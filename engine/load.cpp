@@ -5,6 +5,7 @@
 
 #include "engine/calibrate.h"
 #include "engine/device_check.h"
+#include "engine/prompt.h"
 #include "engine/read_ring.h"
 #include "engine/rope.h"
 #include "io/log.h"
@@ -18,18 +19,40 @@ namespace {
 
 constexpr uint64_t generation_config_limit = 1u << 20;
 
+// `error` is of what `path` holds. Damage is cured by fetching the file again.
+tl::unexpected<Error> located(const Checkpoint& checkpoint, const std::filesystem::path& path,
+                              Error error) {
+    if (error.code == Code::corrupt) {
+        error.message += cat("; ", checkpoint.cure({path.filename().string()}));
+    }
+    return within(printable(path.string()), std::move(error));
+}
+
 Result<void> read_config(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     std::string generation;
-    if (const auto& path = rt.checkpoint.generation_config_path(); !path.empty()) {
-        auto text = read_text(path, generation_config_limit);
+    const auto& generation_path = rt.checkpoint.generation_config_path();
+    if (!generation_path.empty()) {
+        auto text = read_text(generation_path, generation_config_limit);
         if (!text) return tl::unexpected(text.error());
         generation = std::move(*text);
     }
-    auto config = parse_config(rt.checkpoint.config_text(), generation);
-    if (!config) return tl::unexpected(config.error());
+    const auto& path = rt.checkpoint.config_path();
+    auto config = parse_config(rt.checkpoint.config_text());
+    if (!config) return located(rt.checkpoint, path, config.error());
     rt.config = std::move(*config);
+    if (generation.empty()) return {};
+    auto joined = join_generation_config(generation, rt.config);
+    if (!joined) return located(rt.checkpoint, generation_path, joined.error());
     return {};
+}
+
+// Whether the tokenizer is that of the config.
+Result<void> check_pair(const Tokenizer& tokenizer, const ModelConfig& config) {
+    if (tokenizer.size() <= config.vocab) return check_prompt_ids(tokenizer, config);
+    return fail(Code::corrupt, cat("text_config.vocab_size is ", config.vocab,
+                                   ", but tokenizer.json has token id ", tokenizer.size() - 1,
+                                   "; the two do not belong together"));
 }
 
 Result<void> read_tokenizer(Loaded& loaded) {
@@ -37,14 +60,19 @@ Result<void> read_tokenizer(Loaded& loaded) {
     const auto& path = rt.checkpoint.tokenizer_path();
     if (path.empty()) {
         return fail(Code::not_found,
-                    cat("tokenizer.json is missing; ", rt.checkpoint.cure("tokenizer.json")));
+                    cat(printable(rt.checkpoint.folder().string()), ": tokenizer.json is missing; ",
+                        rt.checkpoint.cure({"tokenizer.json"})));
     }
     auto tokenizer = Tokenizer::load(path);
-    if (!tokenizer) return tl::unexpected(tokenizer.error());
-    if (tokenizer->size() > rt.config.vocab) {
-        return fail(Code::corrupt,
-                    cat("tokenizer.json has token id ", tokenizer->size() - 1,
-                        ", but config.json: text_config.vocab_size is ", rt.config.vocab));
+    if (!tokenizer) {
+        Error error = tokenizer.error();
+        if (error.code == Code::corrupt) {
+            error.message += cat("; ", rt.checkpoint.cure({"tokenizer.json"}));
+        }
+        return tl::unexpected(std::move(error));
+    }
+    if (auto ok = check_pair(*tokenizer, rt.config); !ok) {
+        return within(printable(rt.checkpoint.config_path().string()), std::move(ok).error());
     }
     loaded.tokenizer.emplace(std::move(*tokenizer));
     // The end of a turn ends it, whatever the configs list.
@@ -53,10 +81,11 @@ Result<void> read_tokenizer(Loaded& loaded) {
         if (std::find(all.begin(), all.end(), *end) == all.end()) all.push_back(*end);
     }
     if (rt.config.engram_layers.empty()) return {};
+    const std::string config = printable(rt.checkpoint.config_path().string());
     auto map = compressed_token_map(*loaded.tokenizer, rt.config);
-    if (!map) return tl::unexpected(map.error());
+    if (!map) return within(config, map.error());
     auto hash = EngramHash::create(rt.config, std::move(*map));
-    if (!hash) return tl::unexpected(hash.error());
+    if (!hash) return within(config, hash.error());
     rt.hash.emplace(std::move(*hash));
     return {};
 }

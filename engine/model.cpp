@@ -116,7 +116,8 @@ class Accountant {
         }
         if (unknown == 0) return {};
         return fail(Code::unsupported,
-                    cat("the checkpoint has ", unknown, unknown == 1 ? " tensor" : " tensors",
+                    cat(printable(checkpoint_.folder().string()), ": the checkpoint has ", unknown,
+                        unknown == 1 ? " tensor" : " tensors",
                         " this model does not know, so results could be wrong: ", names,
                         unknown > 5 ? ", ..." : ""));
     }
@@ -181,7 +182,8 @@ Result<void> fill_tables(const Checkpoint& checkpoint, const std::vector<TensorS
         }
         if (codes->shard != tensor->shard) {
             return fail(Code::unsupported,
-                        cat("tensors ", printable(codes->name), " and ", printable(tensor->name),
+                        cat(printable(checkpoint.folder().string()), ": tensors ",
+                            printable(codes->name), " and ", printable(tensor->name),
                             " are in different shards; they are read together and have to share "
                             "one"));
         }

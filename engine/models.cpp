@@ -26,7 +26,7 @@ Result<const ModelDescription*> find_model(std::string_view model_type) {
         if (model.model_type == model_type) return &model;
         known += cat(known.empty() ? "" : ", ", model.model_type);
     }
-    return fail(Code::unsupported, cat("config.json: model_type \"", printable(model_type),
+    return fail(Code::unsupported, cat("model_type \"", printable(model_type),
                                        "\" is not known here; known: ", known));
 }
 

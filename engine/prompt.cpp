@@ -50,7 +50,7 @@ class Writer {
         if (missing_.empty()) return std::move(ids_);
         return fail(
             Code::unsupported,
-            cat("tokenizer.json has no token '", missing_,
+            cat(printable(tokenizer_.source()), " has no token '", missing_,
                 "', which the chat encoding needs: this checkpoint can be verified, not asked"));
     }
 
@@ -170,26 +170,25 @@ Result<void> check_messages(const std::vector<Message>& messages, const PromptOp
     return {};
 }
 
-// The engine stops at and pads with the config's ids; a prompt written with others is another
-// model's.
 Result<void> check_id(const Tokenizer& tokenizer, std::string_view name, std::string_view field,
                       int32_t configured) {
     const auto id = tokenizer.id(name);
     if (!id || *id == configured) return {};
-    return fail(Code::unsupported, cat(field, ": config.json says ", configured,
-                                       ", tokenizer.json has '", name, "' as ", *id));
+    return fail(Code::unsupported, cat(field, " is ", configured, ", but tokenizer.json has '",
+                                       name, "' as ", *id, "; the two do not belong together"));
 }
 
 }  // namespace
 
-Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer, const ModelConfig& config,
+Result<void> check_prompt_ids(const Tokenizer& tokenizer, const ModelConfig& config) {
+    if (auto ok = check_id(tokenizer, kBos, "bos_token_id", config.bos); !ok) return ok;
+    return check_id(tokenizer, kEos, "eos_token_id", config.eos);
+}
+
+Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
                                          const std::vector<Message>& messages,
                                          const PromptOptions& options) {
     if (auto ok = check_messages(messages, options); !ok)
-        return tl::unexpected(std::move(ok).error());
-    if (auto ok = check_id(tokenizer, kBos, "bos_token_id", config.bos); !ok)
-        return tl::unexpected(std::move(ok).error());
-    if (auto ok = check_id(tokenizer, kEos, "eos_token_id", config.eos); !ok)
         return tl::unexpected(std::move(ok).error());
     return ChatEncoder(tokenizer, messages, options).run();
 }

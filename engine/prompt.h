@@ -44,10 +44,14 @@ struct PromptOptions {
 // Ids up to and including the generation header (or without one when the last message is an
 // assistant's). usage, naming the message: an empty list, effort out of range, a last message that
 // nothing can answer (a system message alone, a reminder after the user). unsupported: a control
-// token that the tokenizer lacks, or whose id is not the one in config.json.
-Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer, const ModelConfig& config,
+// token that the tokenizer lacks.
+Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
                                          const std::vector<Message>& messages,
                                          const PromptOptions& options);
+// The engine stops at and pads with the config's ids: a tokenizer that has others is another
+// model's (unsupported, by the field).
+Result<void> check_prompt_ids(const Tokenizer& tokenizer, const ModelConfig& config);
+
 Result<int> parse_effort(std::string_view text);  // "low", "high", "max", "1".."100"
 Result<Role> parse_role(std::string_view text);   // "developer" is system
 

@@ -41,10 +41,13 @@ class Tokenizer {
     std::string_view vocabulary_string(int32_t id) const;       // byte-mapped, as in the file
     bool is_added(int32_t id) const;
     int32_t size() const;  // largest id + 1
+    // For messages: the path it was loaded from.
+    const std::string& source() const { return source_; }
 
  private:
     struct Impl;
     std::unique_ptr<const Impl> impl_;
+    std::string source_ = "tokenizer.json";
     explicit Tokenizer(std::unique_ptr<const Impl> impl);
     friend class TokenizerFile;
 };

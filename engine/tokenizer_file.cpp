@@ -270,7 +270,10 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
     const auto text = read_text(tokenizer_json, kFileMax);
     if (!text) return tl::unexpected(text.error());
     auto tokenizer = parse(*text);
-    if (!tokenizer) return within(tokenizer_json.string(), std::move(tokenizer).error());
+    if (!tokenizer) {
+        return within(printable(tokenizer_json.string()), std::move(tokenizer).error());
+    }
+    tokenizer->source_ = tokenizer_json.string();
     return tokenizer;
 }
 

@@ -108,12 +108,12 @@ class Comparison {
 Result<void> check_engine(const Engine& engine, const Trace& trace) {
     if (engine.options().index_keys != trace.index_keys) {
         const bool own = trace.index_keys == IndexKeys::own;
-        return fail(Code::usage, cat(trace.name, " was made with --index-keys ",
-                                     own ? "own" : "reference", "; run with that"));
+        return fail(Code::usage,
+                    cat("made with --index-keys ", own ? "own" : "reference", "; run with that"));
     }
     const int64_t length = static_cast<int64_t>(trace.prompt.size() + trace.tokens.size());
     if (length > engine.options().context) {
-        return fail(Code::usage, cat(trace.name, " needs a context of ", length, " tokens, not ",
+        return fail(Code::usage, cat("needs a context of ", length, " tokens, not ",
                                      engine.options().context, "; raise it with -c"));
     }
     const auto outside = [&](int32_t id) { return id >= engine.config().vocab; };
@@ -126,7 +126,7 @@ Result<void> check_engine(const Engine& engine, const Trace& trace) {
     }
     if (known) return {};
     return fail(Code::usage,
-                cat(trace.name, " is of another model (", printable(trace.model),
+                cat("of another model (", printable(trace.model),
                     "): it has token ids beyond this one's vocabulary of ", engine.config().vocab));
 }
 
@@ -160,7 +160,7 @@ Result<TraceReport> compare(const Engine& engine, Session& session, const Trace&
     if (!trace.prompt_steps.empty()) each = prompt_step;
     auto logits = session.feed(trace.prompt, each);
     for (size_t i = 0; i < trace.steps.size(); i++) {
-        if (!logits) return within(trace.name, logits.error());
+        if (!logits) return tl::unexpected(logits.error());
         comparison.step(trace.steps[i], *logits);
         if (i + 1 < trace.steps.size()) logits = session.feed({&trace.tokens[i], 1});
     }

@@ -39,7 +39,8 @@ struct Trace {
     std::vector<TraceStep> prompt_steps;  // one a prompt position, or none
 };
 
-// corrupt or unsupported: names file and field.
+// corrupt (best ids that are not distinct, best first and greedy included) or unsupported: names
+// file and field.
 Result<Trace> read_trace(const std::filesystem::path& path);
 Result<void> write_trace(const std::filesystem::path& path, const Trace& trace);
 // Where write_trace() may write for a user: see output_file(). An official trace is never replaced.
@@ -68,7 +69,7 @@ struct TraceReport {
 
 // Teacher-forced: resets the session, feeds the prompt (in chunks of options().chunk), then the
 // recorded tokens one by one. A trace of another model size, or made with other index keys than the
-// engine runs with, is an Error (usage) that names the flag.
+// engine runs with, is an Error (usage) that names the flag. Which trace it was, the caller says.
 Result<TraceReport> compare(const Engine& engine, Session& session, const Trace& trace);
 
 // Runs greedily from `prompt` for up to `count` tokens or until an end token, and keeps the `best`

@@ -22,6 +22,12 @@ constexpr uint64_t file_limit = 256u << 20;
 constexpr const char* reference_format = "sluice-reference-trace-1";
 constexpr const char* own_format = "sluice-trace-1";
 
+std::string float_text(float value) {
+    char text[32];
+    const auto end = std::to_chars(text, text + sizeof text, value);  // shortest that reads back
+    return std::string(text, end.ptr);
+}
+
 Result<std::vector<int32_t>> read_ids(const Json& list) {
     auto wide = list.integers();
     if (!wide) return tl::unexpected(wide.error());
@@ -33,6 +39,21 @@ Result<std::vector<int32_t>> read_ids(const Json& list) {
         ids.push_back(static_cast<int32_t>(id));
     }
     return ids;
+}
+
+// The best ids are distinct and best first: what is compared with them rests on it.
+Result<void> check_best(const Json& json, const TraceStep& step) {
+    for (size_t i = 1; i < step.ids.size(); i++) {
+        const auto place = step.ids.begin() + static_cast<ptrdiff_t>(i);
+        if (std::find(step.ids.begin(), place, *place) != place) {
+            return fail(Code::corrupt, cat(json.path(), ".top_ids: ", *place, " is there twice"));
+        }
+        if (step.logits[i] <= step.logits[i - 1]) continue;
+        return fail(Code::corrupt,
+                    cat(json.path(), ".top_logits: not best first: ", float_text(step.logits[i]),
+                        " after ", float_text(step.logits[i - 1])));
+    }
+    return {};
 }
 
 Result<TraceStep> read_step(const Json& json, bool exact) {
@@ -55,6 +76,7 @@ Result<TraceStep> read_step(const Json& json, bool exact) {
         if (!value) return tl::unexpected(value.error());
         step.logits.push_back(static_cast<float>(*value));
     }
+    if (auto r = check_best(json, step); !r) return tl::unexpected(r.error());
     if (json.has("token")) {
         auto token = json["token"].integer();
         if (!token) return tl::unexpected(token.error());
@@ -79,6 +101,18 @@ Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact) {
         steps.push_back(std::move(*step));
     }
     return steps;
+}
+
+// Greedy: each token is the best of its step. Which of equals is best, programs disagree on.
+Result<void> check_chosen(const Trace& trace) {
+    for (size_t i = 0; i < trace.steps.size(); i++) {
+        const TraceStep& step = trace.steps[i];
+        const auto at = std::find(step.ids.begin(), step.ids.end(), trace.tokens[i]);
+        if (at != step.ids.end() && step.logits[at - step.ids.begin()] == step.logits[0]) continue;
+        return fail(Code::corrupt, cat("steps[", i, "].top_ids: ", step.ids[0],
+                                       " is the best, but tokens[", i, "] is ", trace.tokens[i]));
+    }
+    return {};
 }
 
 // Every step stands where its logits come from: the prompt's last position, then the tokens'.
@@ -130,7 +164,8 @@ Result<void> read_lists(const Json& root, Trace& trace) {
     auto prompt_steps = read_steps(root["prompt_steps"], trace.exact);
     if (!prompt_steps) return tl::unexpected(prompt_steps.error());
     trace.prompt_steps = std::move(*prompt_steps);
-    return check_places(trace);
+    if (auto r = check_places(trace); !r) return r;
+    return check_chosen(trace);
 }
 
 Result<Trace> read_json(const Json& root) {
@@ -156,12 +191,6 @@ Result<Trace> read_json(const Json& root) {
     }
     if (auto r = read_lists(root, trace); !r) return tl::unexpected(r.error());
     return trace;
-}
-
-std::string float_text(float value) {
-    char text[32];
-    const auto end = std::to_chars(text, text + sizeof text, value);  // shortest that reads back
-    return std::string(text, end.ptr);
 }
 
 template <class T, class Text>
@@ -193,9 +222,12 @@ Result<Trace> read_trace(const std::filesystem::path& path) {
     auto text = read_text(path, file_limit);
     if (!text) return tl::unexpected(text.error());
     auto root = Json::parse(*text);
-    if (!root) return within(path.string(), root.error());
-    auto trace = read_json(*root);
-    if (!trace) return within(path.string(), trace.error());
+    auto trace = root ? read_json(*root) : tl::unexpected(root.error());
+    if (!trace) {
+        Error error = trace.error();
+        if (error.code == Code::corrupt) error.message += "; it is damaged: get the trace again";
+        return within(printable(path.string()), std::move(error));
+    }
     trace->name = path.filename().string();
     return trace;
 }

@@ -117,7 +117,7 @@ Result<void> check_values(const Checkpoint& checkpoint, const File& file, const 
     const uint64_t element = piece.from / value_bytes(storage) + static_cast<uint64_t>(bad);
     const File& original = checkpoint.shards()[load.tensor->shard];
     const std::string cure = &file == &original
-                                 ? checkpoint.cure(file.path().filename().string())
+                                 ? checkpoint.cure({file.path().filename().string()})
                                  : cat("copy it again from ", printable(original.path().string()));
     return fail(Code::corrupt,
                 cat(printable(file.path().string()), ": tensor ", load.tensor->name, ": element ",

@@ -102,8 +102,7 @@ class CheckpointOpener {
 
 tl::unexpected<Error> CheckpointOpener::fatal(Code code, std::string problem,
                                               std::vector<std::string> files) const {
-    const char* verb = files.size() == 1 ? "; fetch it: " : "; fetch them: ";
-    return fail(code, cat(problem, verb, fetch_command(folders_.front(), files)));
+    return fail(code, cat(problem, "; ", fetch_advice(folders_.front(), files)));
 }
 
 // What cannot be read as things are is not cured by fetching it again.
@@ -126,6 +125,7 @@ Result<void> CheckpointOpener::find_folders() {
     if (!folders) return tl::unexpected(std::move(folders).error());
     folders_ = std::move(*folders);
     out_.home_ = folders_.front();
+    out_.check_command_ = check_command(options_.locations, options_.revision, options_.mirrors);
     return {};
 }
 
@@ -167,6 +167,7 @@ Result<void> CheckpointOpener::read_config() {
     auto text = read_text(path, config_bytes_max);
     if (!text) return unread(text.error(), "config.json");
     out_.config_text_ = std::move(*text);
+    out_.config_path_ = path;
     return {};
 }
 
@@ -486,14 +487,14 @@ Result<const Tensor*> Checkpoint::require(std::string_view name) const {
     }
     const std::string what =
         cat(shown(folder()), ": tensor ", in_quotes(name), " is in no shard and not in the index");
-    if (!neighbour) return fail(Code::not_found, cat(what, "; ", cure(index_name)));
+    if (!neighbour) return fail(Code::not_found, cat(what, "; ", cure({index_name})));
     const std::string file = shards_[neighbour->shard].path().filename().string();
     return fail(Code::not_found, cat(what, "; it belongs to ", printable(file), ", beside ",
-                                     in_quotes(neighbour->name), "; ", cure(file)));
+                                     in_quotes(neighbour->name), "; ", cure({file})));
 }
 
-std::string Checkpoint::cure(const std::string& file) const {
-    return cat("fetch it: ", fetch_command(home_, std::vector{file}));
+std::string Checkpoint::cure(const std::vector<std::string>& files) const {
+    return fetch_advice(home_, files);
 }
 
 }  // namespace sluice

@@ -63,14 +63,17 @@ class Checkpoint {
     uint32_t drives() const { return drives_; }
 
     const std::string& config_text() const { return config_text_; }
+    const std::filesystem::path& config_path() const { return config_path_; }
     // Empty when the folder has none.
     const std::filesystem::path& tokenizer_path() const { return tokenizer_path_; }
     const std::filesystem::path& generation_config_path() const { return generation_config_path_; }
     const std::filesystem::path& folder() const { return home_.path; }  // the first one, resolved
     const std::vector<std::string>& notes() const { return notes_; }
-    // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to get a file of this model
-    // again, for messages about one.
-    std::string cure(const std::string& file) const;
+    // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to get files of this model
+    // again, for messages about them.
+    std::string cure(const std::vector<std::string>& files) const;
+    // "sluice inspect MODEL --check", MODEL as it was named: what finds damaged values.
+    const std::string& check_command() const { return check_command_; }
 
  private:
     friend class CheckpointOpener;
@@ -79,8 +82,8 @@ class Checkpoint {
     std::vector<File> shards_;
     Mirrors mirrors_;
     uint32_t drives_ = 1;
-    std::string config_text_;
-    std::filesystem::path tokenizer_path_, generation_config_path_;
+    std::string config_text_, check_command_;
+    std::filesystem::path config_path_, tokenizer_path_, generation_config_path_;
     ModelFolder home_;  // the first one
     std::vector<std::string> notes_;
 };

@@ -34,7 +34,7 @@ std::string describe_pointer(std::string_view head) {
         at != head.npos &&
         std::from_chars(head.data() + at + 6, head.data() + head.size(), size).ec == std::errc();
     return cat("a git-lfs pointer", known ? cat(" for a file of ", size_text(size)) : "",
-               ", not the file itself; run `git lfs pull` in that folder, or download it again");
+               ", not the file itself; run `git lfs pull` in that folder");
 }
 
 bool is_html(std::string_view head) {
@@ -55,16 +55,16 @@ std::string describe_foreign(std::string_view head, uint64_t size) {
     if (head.empty()) return "";
     if (head.starts_with(lfs_start)) return describe_pointer(head);
     if (is_html(head)) {
-        return "an HTML page (a login or error page saved under this name); download it again";
+        return "an HTML page (a login or error page saved under this name)";
     }
     for (const Magic& magic : magics) {
         if (head.starts_with(magic.bytes)) return std::string(magic.what);
     }
     if (head.starts_with("{")) {
-        return "JSON text (perhaps a server's error reply), not safetensors; download it again";
+        return "JSON text (perhaps a server's error reply), not safetensors";
     }
     if (std::all_of(head.begin(), head.end(), [](char c) { return c == 0; })) {
-        return "filled with zeros (space reserved, never written); download it again";
+        return "filled with zeros (space reserved, never written)";
     }
     return "";
 }

@@ -119,22 +119,6 @@ Result<ModelFolder> find_in_cache(const std::string& id, const std::string& revi
                     printable(root.string()), "); run: hf download ", id));
 }
 
-// As one word of a shell. Long names are kept whole: a cut one could not be pasted.
-std::string shell_quoted(std::string text) {
-    const bool controls = std::any_of(text.begin(), text.end(), [](char c) {
-        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    });
-    if (controls) text = printable(text);
-    const auto plain = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               std::string_view("-_./").find(c) != std::string_view::npos;
-    };
-    if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-    std::string out = "'";
-    for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    return out + "'";
-}
-
 }  // namespace
 
 fs::path hub_cache() {
@@ -173,6 +157,21 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
     return fail(Code::not_found, cat(printable(location), ": no such folder"));
 }
 
+std::string shell_quoted(std::string text) {
+    const bool controls = std::any_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    });
+    if (controls) text = printable(text);
+    const auto plain = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               std::string_view("-_./").find(c) != std::string_view::npos;
+    };
+    if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return out + "'";
+}
+
 std::string fetch_command(const ModelFolder& folder, std::span<const std::string> files) {
     std::string command =
         cat("hf download ", folder.repository.empty() ? "REPO" : folder.repository);
@@ -182,6 +181,10 @@ std::string fetch_command(const ModelFolder& folder, std::span<const std::string
     if (!folder.revision.empty()) command += cat(" --revision ", shell_quoted(folder.revision));
     if (!folder.repository.empty()) return command;
     return cat(command, " --local-dir ", shell_quoted(folder.path.string()));
+}
+
+std::string fetch_advice(const ModelFolder& folder, std::span<const std::string> files) {
+    return cat(files.size() == 1 ? "fetch it: " : "fetch them: ", fetch_command(folder, files));
 }
 
 }  // namespace sluice

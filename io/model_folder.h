@@ -27,5 +27,10 @@ std::filesystem::path hub_cache();
 // The command that fetches `files` (all when empty) into this folder, quoted for a shell. REPO
 // stands for the hub id where it is not known.
 std::string fetch_command(const ModelFolder& folder, std::span<const std::string> files);
+// "fetch it: " and that command, or "fetch them: ".
+std::string fetch_advice(const ModelFolder& folder, std::span<const std::string> files);
+
+// As one word of a shell. Long names are kept whole: a cut one could not be pasted.
+std::string shell_quoted(std::string text);
 
 }  // namespace sluice

@@ -92,4 +92,17 @@ void warn_unread(std::span<const ModelFolder> folders, std::span<const std::stri
     }
 }
 
+std::string check_command(std::span<const std::string> locations, const std::string& revision,
+                          std::span<const std::string> mirrors) {
+    std::string out = "sluice inspect";
+    for (const std::string& location : locations) {
+        out += cat(&location == &locations.front() ? " " : " -m ", shell_quoted(location));
+    }
+    if (!revision.empty()) out += cat(" --revision ", shell_quoted(revision));
+    for (const std::string& mirror : mirrors) {
+        out += cat(" --mirror ", shell_quoted(mirror));
+    }
+    return out + " --check";
+}
+
 }  // namespace sluice

@@ -24,4 +24,8 @@ Result<void> check_mirrors_for(std::span<const std::string> missing,
 // they are read: most likely it was meant as a mirror.
 void warn_unread(std::span<const ModelFolder> folders, std::span<const std::string> shards);
 
+// "sluice inspect LOCATIONS --check", quoted for a shell: what reads and judges every byte.
+std::string check_command(std::span<const std::string> locations, const std::string& revision,
+                          std::span<const std::string> mirrors);
+
 }  // namespace sluice

@@ -249,24 +249,23 @@ Result<void> check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_
         before = &entry;
     }
     if (end > data_bytes) {
-        return fail(Code::corrupt,
-                    cat("the file is cut short: tensor ", in_quotes(before->name),
-                        " ends at data byte ", end, ", the file has ", data_bytes, ", ",
-                        end - data_bytes, " bytes are missing; download it again"));
+        return fail(Code::corrupt, cat("the file is cut short: tensor ", in_quotes(before->name),
+                                       " ends at data byte ", end, ", the file has ", data_bytes,
+                                       ", ", end - data_bytes, " bytes are missing"));
     }
     if (end < data_bytes) {
-        return fail(Code::corrupt, cat("the file goes on for ", data_bytes - end,
-                                       " bytes after its last tensor; download it again"));
+        return fail(Code::corrupt,
+                    cat("the file goes on for ", data_bytes - end, " bytes after its last tensor"));
     }
     return {};
 }
 
 // Reads the length field and proves that so many header bytes can be there.
 Result<uint64_t> read_length(const File& file) {
-    if (file.size() == 0) return fail(Code::corrupt, "the file is empty; download it again");
+    if (file.size() == 0) return fail(Code::corrupt, "the file is empty");
     if (file.size() < 8) {
-        return fail(Code::corrupt, cat("the file has only ", file.size(),
-                                       " bytes, less than a header length; download it again"));
+        return fail(Code::corrupt,
+                    cat("the file has only ", file.size(), " bytes, less than a header length"));
     }
     uint8_t field[8];
     if (auto read = file.read(0, field, sizeof field); !read) {
@@ -277,7 +276,7 @@ Result<uint64_t> read_length(const File& file) {
     if (length > file.size() - 8) {
         return fail(Code::corrupt,
                     cat("the header should be ", length, " bytes long, but the file has only ",
-                        file.size() - 8, " after the length field; download it again"));
+                        file.size() - 8, " after the length field"));
     }
     if (length > header_max) {
         return fail(Code::corrupt, cat("the header should be ", length,

@@ -210,7 +210,7 @@ class Chat {
 
     Result<Answer> generate_answer() {
         const Engine& engine = *run_.engine;
-        auto ids = encode_chat(engine.tokenizer(), engine.config(), messages_, run_.prompt);
+        auto ids = encode_chat(engine.tokenizer(), messages_, run_.prompt);
         if (!ids) return tl::unexpected(ids.error());
         auto wanted = generate_options(run_, options_);
         wanted.sampler.seed += turns_;

@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/model_folder.h"
+#include "io/reach.h"
 #include "io/ring_paced.h"
 #include "io/text.h"
 #include "tools/numbers.h"
@@ -32,11 +33,18 @@ void drop_line_ends(std::string& text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
 }
 
-Result<std::string> generation_config_text(const ModelFolder& folder) {
-    auto path = folder.path / "generation_config.json";
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) return std::string();
-    return read_text(path, uint64_t{1} << 20);
+// What generation_config.json says of sampling.
+Result<SamplerOptions> read_sampling(const ModelFolder& folder) {
+    constexpr const char* name = "generation_config.json";
+    const auto path = folder.path / name;
+    if (!is_there(path)) return model_sampling("");
+    auto text = read_text(path, uint64_t{1} << 20);
+    if (!text) return tl::unexpected(text.error());
+    auto sampler = model_sampling(*text);
+    if (sampler) return sampler;
+    const std::vector<std::string> files = {name};
+    return fail(sampler.error().code, cat(printable(path.string()), ": ", sampler.error().message,
+                                          "; ", fetch_advice(folder, files)));
 }
 
 void tell_placement(const Engine& engine, bool notes) {
@@ -64,10 +72,10 @@ Result<double> default_of(const Json& config, const char* name, double otherwise
     Json value = config[name];
     if (value.is_null()) return otherwise;
     auto number = value.number();
-    if (!number) return within("generation_config.json", number.error());
+    if (!number) return number;
     if (!range.holds(*number)) {
-        return fail(Code::corrupt, cat("generation_config.json: ", name, " is ",
-                                       number_text(*number), ", not in ", range.text()));
+        return fail(Code::corrupt,
+                    cat(name, " is ", number_text(*number), ", not in ", range.text()));
     }
     return *number;
 }
@@ -77,7 +85,7 @@ Result<double> default_of(const Json& config, const char* name, double otherwise
 Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     constexpr double infinity = HUGE_VAL;
     auto config = Json::parse(generation_config.empty() ? "{}" : generation_config);
-    if (!config) return within("generation_config.json", config.error());
+    if (!config) return tl::unexpected(config.error());
     auto greedy = (*config)["do_sample"].boolean();
     double card = greedy && !*greedy ? 0.0 : 1.0;
     auto temperature = default_of(*config, "temperature", card, {0, infinity, false, true});
@@ -103,9 +111,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     ModelRun run;
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
     if (!folder) return tl::unexpected(folder.error());
-    auto config = generation_config_text(*folder);
-    if (!config) return tl::unexpected(config.error());
-    auto sampler = model_sampling(*config);
+    auto sampler = read_sampling(*folder);
     if (!sampler) return tl::unexpected(sampler.error());
     run.sampler = *sampler;
 

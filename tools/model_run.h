@@ -33,7 +33,8 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
 
 // The model's own sampling: temperature, top_k, top_p, min_p and repetition_penalty of
 // generation_config.json's text where given ("do_sample": false is temperature 0), else the card's
-// 1.0 and 0.95; a drawn seed. A value out of range is corrupt, by name.
+// 1.0 and 0.95; a drawn seed. A value out of range is corrupt, by name; the file is the caller's to
+// name.
 Result<SamplerOptions> model_sampling(const std::string& generation_config);
 
 // Takes over what options say about mode, stops and sampling, where they say something.

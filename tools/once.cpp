@@ -95,7 +95,7 @@ int run_once(const Options& options, const Terminal& terminal) {
     if (!system->empty()) messages.push_back({Role::system, *system, {}});
     messages.push_back({Role::user, *prompt, {}});
     const Engine& engine = *run->engine;
-    auto ids = encode_chat(engine.tokenizer(), engine.config(), messages, run->prompt);
+    auto ids = encode_chat(engine.tokenizer(), messages, run->prompt);
     if (!ids) return report_error(ids.error());
     if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
         return report_error(room.error());

@@ -132,7 +132,7 @@ void make_shape_tables(PlanModel& model) {
 Result<void> read_shape(PlanModel& model, const EngineOptions& options, const std::string& shape) {
     auto text = shape_config(shape);
     if (!text) return within("--shape", text.error());
-    auto config = parse_config(*text, "");
+    auto config = parse_config(*text);
     if (!config) return tl::unexpected(config.error());
     Runtime& rt = model.loaded.runtime;
     rt.options = options;

@@ -41,7 +41,7 @@ int run_record(const Options& options, const Terminal& terminal) {
     auto run = load_model(options, terminal, options.verbose);
     if (!run) return report_error(run.error());
     const Engine& engine = *run->engine;
-    auto ids = encode_chat(engine.tokenizer(), engine.config(), *messages, run->prompt);
+    auto ids = encode_chat(engine.tokenizer(), *messages, run->prompt);
     if (!ids) return report_error(ids.error());
     if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
         return report_error(room.error());

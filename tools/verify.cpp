@@ -113,7 +113,7 @@ int run_verify(const Options& options, const Terminal& terminal) {
     tally.skipped = list->size() - traces.size();
     for (const auto& [path, trace] : traces) {
         auto report = compare(*run->engine, *run->session, trace);
-        if (!report) return report_error(within(path, report.error()).value());
+        if (!report) return report_error(within(printable(path), report.error()).value());
         if (auto same = run->session->files_unchanged(); !same) return report_error(same.error());
         tally.compared++;
         tally.differing += !report->pass;

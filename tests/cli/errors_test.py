@@ -1,6 +1,7 @@
 """Bad flags, bad models, bad files: the exit code, one line on stderr, nothing on stdout."""
 import json
 import os
+import re
 import resource
 import subprocess
 
@@ -76,7 +77,8 @@ def damaged(name, change):
 
 def replace(folder, file, data):
     path = os.path.join(folder, file)
-    os.unlink(path)
+    if os.path.lexists(path):
+        os.unlink(path)
     with open(path, "wb") as stream:
         stream.write(data)
 
@@ -91,10 +93,57 @@ one_line("a shard cut short", 3, SHARD,
          damaged("cut", lambda f: replace(f, SHARD, content(SHARD)[:-1])), "-p", "x")
 one_line("a shard that is missing", 3, SHARD,
          damaged("missing", lambda f: os.unlink(os.path.join(f, SHARD))), "-p", "x")
-one_line("a config that is no JSON", 3, "config.json",
-         damaged("config", lambda f: replace(f, "config.json", b"{")), "-p", "x")
-one_line("no tokenizer", 3, "tokenizer",
-         damaged("tokenizer", lambda f: os.unlink(os.path.join(f, "tokenizer.json"))), "-p", "x")
+
+
+def edited(file, change):
+    """The model with one of its JSON files changed: `change` is new bytes, or edits the parsed one."""
+    def damage(folder):
+        text = change
+        if callable(change):
+            parsed = json.loads(content(file))
+            change(parsed)
+            text = json.dumps(parsed).encode()
+        replace(folder, file, text)
+    return damage
+
+
+INDEX = "model.safetensors.index.json"
+FETCH = "; fetch (it|them): hf download REPO "
+for number, (file, change, cure, said) in enumerate((
+        ("config.json", b"{", FETCH, "not valid JSON"),
+        ("config.json", b"[]", FETCH, "expected an object"),
+        ("config.json", b"", FETCH, "empty"),
+        ("config.json", b"<html>", FETCH, "an HTML page"),
+        ("config.json", lambda c: c.pop("model_type"), FETCH, "model_type: missing"),
+        ("config.json", lambda c: c["text_config"].update(vocab_size="x"), FETCH, "vocab_size"),
+        ("config.json", lambda c: c["text_config"].update(zzz=1), "", "text_config.zzz"),
+        ("config.json", lambda c: c.update(model_type="mystery"), "", "mystery.*known: "),
+        ("config.json", lambda c: c.update(bos_token_id=7), "", "do not belong together"),
+        ("generation_config.json", b"{", FETCH, "not valid JSON"),
+        ("generation_config.json", b'{"temperature": -1}', FETCH, "temperature is -1, not in"),
+        ("generation_config.json", b'{"eos_token_id": 1000000}', FETCH, "outside the vocabulary"),
+        ("tokenizer.json", b"{", FETCH, "not valid JSON"),
+        ("tokenizer.json", b"[]", FETCH, "expected an object"),
+        ("tokenizer.json", b"", FETCH, "empty"),
+        ("tokenizer.json", lambda t: t["model"].update(type="WordPiece"), "", "'WordPiece' is not"),
+        (INDEX, b"{", FETCH, "not valid JSON"),
+        (INDEX, b"<html>", FETCH, "an HTML page"),
+        (INDEX, lambda i: i["weight_map"].update({"head.weight": 5}), FETCH, "head.weight"))):
+    folder = damaged(f"file-{number}", edited(file, change))
+    wrong = run(folder, "-p", "x")
+    check_run(f"{file} {said}: its path and the cure", wrong, 3, b"",
+              rf"^sluice: {re.escape(folder)}/{re.escape(file)}: .*{said}[^;]*(;[^;]*)?{cure}")
+    problem = wrong.stderr.decode().split("; fetch")[0]
+    check("in one line, the path and the cure once", wrong.stderr.count(b"\n") == 1 and
+          problem.count(folder) == 1 and "download" not in problem, wrong.stderr)
+for change in (lambda t: t["model"]["vocab"].update(zzzzz=999999),
+               lambda t: t.update(added_tokens=t["added_tokens"][:2])):
+    folder = damaged(f"pair-{id(change)}", edited("tokenizer.json", change))
+    one_line("a tokenizer of another model", 3, rf"^sluice: {re.escape(folder)}/config\.json: .*tokenizer\.json.*"
+             "do not belong together$", folder, "-p", "x")
+for name in ("tokenizer.json", INDEX):
+    folder = damaged("without-" + name, lambda f: os.unlink(os.path.join(f, name)))
+    one_line(f"no {name}", 3, rf"^sluice: {re.escape(folder)}: {name} is missing.*; fetch it: hf ", folder, "-p", "x")
 
 
 def pipe(file):
@@ -123,16 +172,6 @@ one_line("a mirror of the model's own folder", 2, "dsv41-tiny", TINY, "--mirror"
 one_line("a VRAM cache on the CPU", 2, "vram-slots", TINY, "-p", "x", "--device", "cpu", "--vram-slots", "5")
 
 
-def other_type(folder):
-    config = json.loads(content("config.json"))
-    config["model_type"] = "mystery"
-    replace(folder, "config.json", json.dumps(config).encode())
-
-
-one_line("a model type nobody knows", 3, "mystery", damaged("type", other_type), "-p", "x")
-one_line("sampling defaults out of range", 3, "generation_config.json.*temperature",
-         damaged("sampling", lambda f: open(os.path.join(f, "generation_config.json"), "w").write(
-             '{"temperature": -1}')), "-p", "x")
 one_line("a trace that is not there", 3, ".", TINY, "--verify", work + "/none.json")
 with open(work + "/routes", "wb") as file:
     file.write(b"no routes")
@@ -144,6 +183,29 @@ one_line("a budget too small", 4, ".", TINY, "-p", "x", "--ram", "1MiB")
 version = run("--version").stdout
 if b"cuda     not built in" in version:
     one_line("a GPU that this build cannot use", 4, ".", TINY, "-p", "x", "--device", "cuda")
+
+# ---- numerical: exit 6 ---------------------------------------------------------------------------
+def not_numbers(layer):
+    """Every routed expert of the layer holds a NaN: found when it is used, not when the model is loaded."""
+    def change(folder):
+        name = json.loads(content(INDEX))["weight_map"][f"layers.{layer}.ffn.experts.0.w2.scale"]
+        data = bytearray(content(name))
+        begin = 8 + int.from_bytes(data[:8], "little")
+        for tensor, entry in json.loads(data[8:begin]).items():
+            if re.fullmatch(rf"layers\.{layer}\.ffn\.experts\.\d+\.w2\.scale", tensor):
+                data[begin + entry["data_offsets"][0]] = 255
+        replace(folder, name, data)
+    return change
+
+
+for layer, subject in ((3, "layer 4: the router's scores"), (7, "the logit of token")):
+    folder = damaged(f"nan-{layer}", not_numbers(layer))
+    for command in ("-p", "x"), ("--quiet", "--verify", os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json")):
+        bad = run(folder, *command)
+        check_run(f"{subject}: what looks for the cause", bad, 6, b"",
+                  rf"^sluice: (\S+: )?{subject}.* position \d+ (is|are) not .*: sluice inspect {re.escape(folder)} --check\n$")
+    cure = bad.stderr.decode().split(": sluice ")[1].split()
+    check_run("and it does", run(*cure), 3, None, f"layers.{layer}.*NaN")
 
 # ---- where nothing can be written: told before the work, exit 2 ------------------------------------
 one_line("a trace that cannot be written", 2, "its folder does not exist", "record", TINY, "-p", QUESTION, "-n", "2", "-o",

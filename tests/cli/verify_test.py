@@ -39,6 +39,17 @@ check("position, tokens, logits and margin are said",
       re.search(rb"position 13: expected 77 \([-\d.]+\), got \d+ \([-\d.]+\), recorded margin",
                 wrong.stdout) is not None and b"DIFFERENT: 1 traces, 1 different" in wrong.stdout,
       wrong.stdout)
+for what, spoil in (("reversed ids", lambda step: step["top_ids"].reverse()),
+                    ("reversed logits", lambda step: step["top_logits"].reverse()),
+                    ("an id twice", lambda step: step["top_ids"].__setitem__(5, step["top_ids"][2]))):
+    with open(os.path.join(GOLDEN, "dsv41-tiny-00.json")) as file:
+        trace = json.load(file)
+    spoil(trace["steps"][3])
+    with open(work + "/spoiled.json", "w") as file:
+        json.dump(trace, file)
+    spoiled = run(TINY, "--verify", work + "/spoiled.json")
+    check_run(f"a trace with {what}: damaged, not different", spoiled, 3, b"",
+              r"verify-\S+/spoiled\.json: steps\[3\]\.top_(ids|logits): .*it is damaged")
 os.mkdir(work + "/none")
 check_run("a folder without traces", run(TINY, "--verify", work + "/none"), 3, b"")
 shutil.copy(os.path.join(GOLDEN, "dsv41-rand-a-00.json"), work + "/none")

@@ -12,8 +12,8 @@ using namespace sluice;
 TEST_CASE("deepseek-v4.1-flash: the shape needs the same tensors as the published config.json") {
     auto text = shape_config("deepseek-v4.1-flash");
     REQUIRE(text);
-    auto shape = parse_config(*text, "");
-    auto release = parse_config(test::release_config, "");
+    auto shape = parse_config(*text);
+    auto release = parse_config(test::release_config);
     REQUIRE_MESSAGE(shape, (shape ? "" : shape.error().message));
     REQUIRE(release);
     auto model = find_model(shape->model_type);

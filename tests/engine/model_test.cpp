@@ -22,7 +22,7 @@ uint64_t bytes_of(const TensorSpec& spec) {
 }  // namespace
 
 TEST_CASE("bytes by class of the release equal the published totals") {
-    const auto config = parse_config(test::release_config, "");
+    const auto config = parse_config(test::release_config);
     REQUIRE(config);
     const auto model = find_model("deepseek_v41");
     REQUIRE(model);

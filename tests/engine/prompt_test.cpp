@@ -29,7 +29,7 @@ ModelConfig config() {
 }
 
 Ids encode(const std::vector<Message>& messages, const PromptOptions& options = {}) {
-    auto ids = encode_chat(tiny(), config(), messages, options);
+    auto ids = encode_chat(tiny(), messages, options);
     REQUIRE_MESSAGE(ids, (ids ? "" : ids.error().message));
     return *ids;
 }
@@ -163,7 +163,7 @@ std::vector<Conversation> longer_conversations() {
 }
 
 Error refusal(const std::vector<Message>& messages, const PromptOptions& options = {}) {
-    auto ids = encode_chat(tiny(), config(), messages, options);
+    auto ids = encode_chat(tiny(), messages, options);
     REQUIRE(!ids);
     return ids.error();
 }
@@ -297,16 +297,18 @@ TEST_CASE("prompt: what cannot be answered is refused, naming the message") {
 TEST_CASE("prompt: a tokenizer without chat tokens, or another model's, is refused by name") {
     const auto other = Tokenizer::load(SLUICE_TEST_MODELS "/dsv41-rand-a/tokenizer.json");
     REQUIRE(other);
-    const auto ids = encode_chat(*other, config(), {user("Hi")}, {});
+    const auto ids = encode_chat(*other, {user("Hi")}, {});
     REQUIRE(!ids);
     CHECK(ids.error().code == Code::unsupported);
     CHECK(mentions(ids.error(), "'<｜begin▁of▁sentence｜>'"));
+    CHECK(mentions(ids.error(), "/dsv41-rand-a/tokenizer.json has no token"));
+    CHECK(check_prompt_ids(tiny(), config()));
     ModelConfig wrong = config();
     wrong.bos = 5;
-    CHECK(mentions(encode_chat(tiny(), wrong, {user("Hi")}, {}).error(), "bos_token_id"));
+    CHECK(mentions(check_prompt_ids(tiny(), wrong).error(), "bos_token_id"));
     wrong = config();
     wrong.eos = 2;
-    CHECK(mentions(encode_chat(tiny(), wrong, {user("Hi")}, {}).error(), "eos_token_id"));
+    CHECK(mentions(check_prompt_ids(tiny(), wrong).error(), "eos_token_id"));
 }
 
 TEST_CASE("prompt: effort and role names") {

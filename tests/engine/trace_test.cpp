@@ -57,6 +57,11 @@ TEST_CASE("what is no trace is refused, with file and field") {
         {edited("[2.5,1.0]", "[2.5]"), "top_logits"},
         {edited("[7,3]", "[]"), "top_ids"},
         {edited("\"tokens\":[7,1],", ""), "tokens"},
+        {edited("[7,3]", "[7,7]"), "steps[0].top_ids: 7 is there twice"},
+        {edited("[7,3]", "[3,7]"), "steps[0].top_ids: 3 is the best, but tokens[0] is 7"},
+        {edited("[2.5,1.0]", "[1.0,2.5]"), "steps[0].top_logits: not best first: 2.5 after 1"},
+        {edited("}]}", "}],\"prompt_steps\":[{\"pos\":0,\"top_ids\":[4,4],\"top_logits\":[2,1]}]}"),
+         "prompt_steps[0].top_ids: 4 is there twice"},
         {"[]", "format"},
         {"{", "t.json"},
         {"", "t.json"},
@@ -68,6 +73,11 @@ TEST_CASE("what is no trace is refused, with file and field") {
         CHECK(trace.error().message.find("t.json") != std::string::npos);
         CHECK(trace.error().message.find(field) != std::string::npos);
     }
+}
+
+TEST_CASE("of ids whose logits are equal either may be the token") {
+    CHECK(read(edited("[7,3],\"top_logits\":[2.5,1.0]", "[3,7],\"top_logits\":[2.5,2.5]")));
+    CHECK(!read(edited("[7,3],\"top_logits\":[2.5,1.0]", "[3,4],\"top_logits\":[2.5,2.5]")));
 }
 
 TEST_CASE("files and folders of traces are found") {

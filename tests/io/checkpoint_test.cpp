@@ -204,7 +204,7 @@ TEST_CASE("checkpoint: a tokenizer may be missing but not be something else") {
     const auto opened = open_folder(missing.folder);
     REQUIRE(opened);
     CHECK(opened->tokenizer_path().empty());
-    CHECK(opened->cure("tokenizer.json").find("hf download REPO tokenizer.json") !=
+    CHECK(opened->cure({"tokenizer.json"}).find("hf download REPO tokenizer.json") !=
           std::string::npos);
     Copy pointer;
     pointer.damage("tokenizer.json", mutate::lfs_pointer());

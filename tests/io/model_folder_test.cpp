@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "io/model_folders.h"
 #include "tests/support/model_copy.h"
 #include "tests/support/temp_dir.h"
 
@@ -128,6 +129,12 @@ TEST_CASE("checkpoint: what is no model folder") {
     refused({dir.path().string()}, Code::not_found, "no weights");
     write_file(dir / "model.gguf", "GGUF");
     refused({dir.path().string()}, Code::not_found, "no weights");
+}
+
+TEST_CASE("check_command repeats how the model was named") {
+    const std::vector<std::string> one = {"org/name"}, two = {"/a", "/b c"}, none;
+    CHECK(check_command(one, "v1", none) == "sluice inspect org/name --revision v1 --check");
+    CHECK(check_command(two, "", one) == "sluice inspect /a -m '/b c' --mirror org/name --check");
 }
 
 TEST_CASE("fetch_command quotes for a shell") {

@@ -27,7 +27,7 @@ TEST_CASE("the model's own sampling, else the card's") {
         auto refused = model_sampling(bad);
         REQUIRE_FALSE(refused);
         CHECK(refused.error().code == Code::corrupt);
-        CHECK(refused.error().message.find("generation_config.json") == 0);
+        CHECK(!refused.error().message.empty());
     }
 }
 

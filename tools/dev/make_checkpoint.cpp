@@ -341,7 +341,7 @@ Result<std::string> make_config(const ModelShape& shape, const fs::path& folder)
     auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
     if (!tokenizer) return tl::unexpected(tokenizer.error());
     std::string text = config_text(shape, *vocabulary);
-    auto config = parse_config(text, "");
+    auto config = parse_config(text);
     if (!config) return tl::unexpected(config.error());
     auto map = compressed_token_map(*tokenizer, *config);
     if (!map) return tl::unexpected(map.error());
@@ -375,7 +375,7 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
     };
     auto text = make_config(shape, tokenizer);
     if (!text) return say(text.error());
-    auto config = parse_config(*text, "");
+    auto config = parse_config(*text);
     if (!config) return say(config.error());
     auto model = find_model(config->model_type);
     if (!model) return say(model.error());
