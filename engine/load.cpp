@@ -121,6 +121,15 @@ Result<void> refuse_card_options(const EngineOptions& options) {
 
 namespace {
 
+// A card that cannot be computed with, under the flag that asks for it.
+tl::unexpected<Error> asked_of(const EngineOptions& options, Error error) {
+    if (error.code != Code::device || options.device == "cpu") {
+        return tl::unexpected(std::move(error));
+    }
+    return within(cat("--device ", options.device, " (--device cpu runs without)"),
+                  std::move(error));
+}
+
 // "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
 // run on the CPU that nobody asked for.
 Result<void> open_backend(Loaded& loaded) {
@@ -139,7 +148,7 @@ Result<void> open_backend(Loaded& loaded) {
         loaded.notes.push_back("the self-test of the kernels is skipped");
     } else if (o.device != "cpu") {
         auto checked = check_device({.device = index, .again = false, .test = {}});
-        if (!checked) return tl::unexpected(checked.error());
+        if (!checked) return asked_of(o, checked.error());
         loaded.notes.push_back(checked->note);
     }
     if (o.device == "cpu") {
@@ -150,7 +159,7 @@ Result<void> open_backend(Loaded& loaded) {
                                                           .vram_budget = o.vram,
                                                           .graphs = o.graphs,
                                                           .overlap = o.kernels_overlap});
-    if (!backend) return tl::unexpected(backend.error());
+    if (!backend) return asked_of(o, backend.error());
     rt.backend = std::move(*backend);
     return {};
 }

@@ -34,12 +34,12 @@ uint32_t drives(const EngineOptions& options) {
 Result<void> resolve_context(const PlanInput& in) {
     EngineOptions& o = in.options;
     if (o.context < 0 || o.context > in.config.positions_max) {
-        return fail(Code::usage, cat("a context of ", o.context,
+        return fail(Code::usage, cat("-c: a context of ", o.context,
                                      " tokens is outside what the model was made for, 1 to ",
                                      in.config.positions_max));
     }
     if (o.context == 0) o.context = std::min(in.config.positions_max, context_default);
-    if (o.chunk < 0) return fail(Code::usage, cat("a prompt chunk of ", o.chunk, " tokens"));
+    if (o.chunk < 0) return fail(Code::usage, cat("--chunk: ", o.chunk, " tokens are no chunk"));
     o.chunk = std::min(o.chunk, o.context);
     return {};
 }
@@ -56,31 +56,27 @@ void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
     }
 }
 
-// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk. Else the
-// largest chunk that fits: a prompt's experts cross the link, and may be read, once a chunk. On a
-// device it goes before the expert cache there, which is of little use before it holds a token's
-// experts.
-void resolve_chunk(const PlanInput& in, uint64_t ram_left, uint64_t device_left, Plan& plan) {
+// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk.
+int32_t least_chunk(const EngineOptions& o) {
+    if (o.chunk != 0) return o.chunk;
+    return o.index_keys == IndexKeys::reference ? o.context : std::min(chunk_least, o.context);
+}
+
+// The largest chunk that fits: a prompt's experts cross the link, and may be read, once a chunk. On
+// a device it goes before the expert cache there, which is of little use before it holds a token's
+// experts. `fits` judges the plan with a chunk.
+void resolve_chunk(const PlanInput& in, const std::function<bool()>& fits, Plan& plan) {
     EngineOptions& o = in.options;
-    const bool whole = o.index_keys == IndexKeys::reference;
-    const bool host = in.device.host;
-    const uint64_t ring = vram_ring * in.device_slot_bytes;
-    const auto fits = [&](int32_t chunk) {
-        size_chunk(in, chunk, plan);
-        if (host) return plan.workspace + plan.row_buffers <= ram_left / 4;
-        return plan.workspace + plan.scratch + ring <= device_left &&
-               plan.row_buffers <= ram_left / 4;
-    };
-    int32_t chunk = o.chunk;
-    if (chunk == 0 && whole) chunk = o.context;
-    if (chunk == 0) {
-        chunk = std::min(host ? host_chunk_most : device_chunk_most, o.context);
-        while (chunk > chunk_least && !fits(chunk)) {
-            chunk = chunk > chunk_step ? (chunk - 1) / chunk_step * chunk_step
-                                       : std::max(chunk_least, chunk / 2);
-        }
-    }
+    const int32_t least = least_chunk(o);
+    const bool open = o.chunk == 0 && o.index_keys != IndexKeys::reference;
+    int32_t chunk = least;
+    if (open) chunk = std::min(in.device.host ? host_chunk_most : device_chunk_most, o.context);
     size_chunk(in, chunk, plan);
+    while (chunk > least && !fits()) {
+        chunk = chunk > chunk_step ? (chunk - 1) / chunk_step * chunk_step
+                                   : std::max(chunk_least, chunk / 2);
+        size_chunk(in, chunk, plan);
+    }
     o.chunk = chunk;
 }
 
@@ -89,14 +85,11 @@ Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
     const ModelConfig& c = in.config;
     const uint64_t slot = in.device_slot_bytes;
     const auto all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
-    plan.vram_ring_slots = vram_ring;
-    auto taken = vram.take(cat("experts in transit, ", vram_ring, " slots"), vram_ring * slot);
-    if (!taken) return taken;
     uint64_t slots = std::min(all, vram.left() / slot);
     if (in.options.vram_slots) {
         if (*in.options.vram_slots > slots) {
-            return fail(Code::no_memory, cat("a VRAM expert cache of ", *in.options.vram_slots,
-                                             " slots does not fit: there is room for ", slots));
+            return fail(Code::no_memory, cat("--vram-slots ", *in.options.vram_slots,
+                                             ": there is room for ", slots));
         }
         slots = *in.options.vram_slots;
     }
@@ -123,21 +116,32 @@ void place_head(const PlanInput& in, Plan& plan) {
     }
 }
 
-// A budget that was asked for and leaves less than one token's working set is refused; what happens
-// to be free today is not: then the run goes on without a cache, and says so.
+uint32_t all_experts(const ModelConfig& c) {
+    return static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.experts);
+}
+
+uint32_t token_experts(const ModelConfig& c) {
+    return static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.top_k);
+}
+
+// A cache that was asked for and holds less than one token's working set is refused.
+Result<void> check_slots(const PlanInput& in) {
+    const auto& asked = in.options.cache_slots;
+    const uint32_t least = token_experts(in.config);
+    if (!asked || *asked == 0 || *asked >= least) return {};
+    return fail(Code::usage, cat("--cache-slots ", *asked, ": one token uses ", least,
+                                 " experts, and a smaller cache only evicts what it will need; "
+                                 "give it that many, or turn it off"));
+}
+
+// A budget that was asked for has room for a token's working set; what happens to be free today may
+// not: then the run goes on without a cache, and says so.
 Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& plan) {
     const ModelConfig& c = in.config;
     EngineOptions& o = in.options;
     const uint64_t slot = in.slot_bytes;
-    const auto all = static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.experts);
-    const auto least = static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.top_k);
     if (o.cache_slots) {
-        plan.cache_slots = std::min(*o.cache_slots, all);
-        if (plan.cache_slots > 0 && plan.cache_slots < least) {
-            return fail(Code::usage, cat("an expert cache of ", plan.cache_slots,
-                                         " slots is smaller than what one token uses: ", least,
-                                         " slots, or 0 for none"));
-        }
+        plan.cache_slots = std::min(*o.cache_slots, all_experts(c));
     } else {
         auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
         if (!slots && asked) return tl::unexpected(slots.error());
@@ -197,6 +201,98 @@ Result<void> take_all(const std::vector<Promise>& promises) {
     return {};
 }
 
+uint64_t sum(const std::vector<Promise>& promises, const Budget* budget) {
+    uint64_t bytes = 0;
+    for (const Promise& p : promises) bytes += p.budget == budget ? p.bytes : 0;
+    return bytes;
+}
+
+// RAM, and the memory of the device where it has its own.
+struct Budgets {
+    Budget ram, vram;
+    bool ram_asked, vram_asked;
+    bool host;
+    Budget* device() { return host ? &ram : &vram; }
+};
+
+// What the model takes whatever the chunk is.
+std::vector<Promise> model_promises(const Plan& plan, int32_t context, Budgets& b) {
+    return {
+        {b.device(), plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
+        {&b.ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
+        {b.device(), cat("state of ", context, " tokens"), plan.state}};
+}
+
+// What passes take.
+std::vector<Promise> pass_promises(const PlanInput& in, const Plan& plan, Budgets& b) {
+    std::vector<Promise> out = {{b.device(), cat("workspace of ", plan.shape.chunk, " tokens"),
+                                 plan.workspace + plan.scratch},
+                                {&b.ram, "engram rows", plan.row_buffers},
+                                {&b.ram, cat("experts in transit, ", plan.ring_slots, " slots"),
+                                 plan.ring_slots * in.slot_bytes}};
+    if (b.host) return out;
+    if (in.options.cpu_experts != 0u) {
+        out.push_back({&b.ram, "experts on the CPU", CpuExperts::bytes(in.config)});
+    }
+    out.push_back({&b.vram, cat("experts in transit, ", plan.vram_ring_slots, " slots"),
+                   plan.vram_ring_slots * in.device_slot_bytes});
+    return out;
+}
+
+// The expert caches that a run is not begun without.
+std::vector<Promise> cache_promises(const PlanInput& in, Budgets& b) {
+    const EngineOptions& o = in.options;
+    std::vector<Promise> out;
+    uint64_t slots = b.ram_asked ? token_experts(in.config) : 0;
+    if (o.cache_slots) slots = std::min(*o.cache_slots, all_experts(in.config));
+    if (slots > 0) {
+        out.push_back({&b.ram, cat("expert cache, ", slots, " slots"), slots * in.slot_bytes});
+    }
+    if (b.host || !o.vram_slots) return out;
+    const uint64_t kept = std::min(*o.vram_slots, all_experts(in.config));
+    out.push_back({&b.vram, cat("expert cache, ", kept, " slots"), kept * in.device_slot_bytes});
+    return out;
+}
+
+// Rounded up, so that the number suffices when it is given.
+std::string at_least(uint64_t bytes) {
+    return cat((bytes + (1u << 20) - 1) >> 20, "MiB");
+}
+
+// The least that the options can be run with, or all that is short and what would do.
+Result<void> check_least(const PlanInput& in, Plan plan, Budgets& b) {
+    size_chunk(in, least_chunk(in.options), plan);
+    std::vector<Promise> all = model_promises(plan, in.options.context, b);
+    for (auto& p : pass_promises(in, plan, b)) all.push_back(std::move(p));
+    const std::vector<Promise> caches = cache_promises(in, b);
+    all.insert(all.end(), caches.begin(), caches.end());
+    std::string short_of;
+    for (Budget* budget : {&b.vram, &b.ram}) {
+        const uint64_t needed = sum(all, budget);
+        if (needed <= budget->limit()) continue;
+        const bool ram = budget == &b.ram;
+        const std::string flag = ram ? "--ram" : "--vram";
+        const bool asked = ram ? b.ram_asked : b.vram_asked;
+        std::string parts;
+        for (const Promise& p : all) {
+            if (p.budget != budget || p.bytes == 0) continue;
+            parts += cat(parts.empty() ? "" : " + ", p.what, " ", size_text(p.bytes));
+        }
+        const std::string have = size_text(budget->limit());
+        short_of += cat(short_of.empty() ? "" : "; ",
+                        asked ? cat(flag, " ", have, " is too little: ")
+                              : cat(have, ram ? " of RAM" : " of VRAM",
+                                    " can be used (what is free, less a margin), but "),
+                        at_least(needed), " are needed in all (", parts, ")");
+        if (const uint64_t cache = sum(caches, budget); cache > 0) {
+            short_of += cat(", or ", at_least(needed - cache), " with ",
+                            ram ? "--cache-slots off" : "--vram-slots off");
+        }
+    }
+    if (short_of.empty()) return {};
+    return fail(Code::no_memory, short_of);
+}
+
 }  // namespace
 
 Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
@@ -224,11 +320,11 @@ DeviceMemory device_memory(const Backend& backend) {
 Result<Plan> plan_memory(const PlanInput& in) {
     EngineOptions& o = in.options;
     if (auto r = resolve_context(in); !r) return tl::unexpected(r.error());
+    if (auto r = check_slots(in); !r) return tl::unexpected(r.error());
     const bool asked = o.ram != 0;
     if (!asked) o.ram = default_ram_budget();
-    Budget ram("ram", o.ram), vram("vram", in.device.limit);
-    const bool host = in.device.host;
-    Budget& device = host ? ram : vram;
+    Budgets b{Budget("ram", o.ram), Budget("vram", in.device.limit), asked, o.vram != 0,
+              in.device.host};
 
     Plan plan{};
     plan.state = State::bytes(in.config, o.context);
@@ -236,34 +332,34 @@ Result<Plan> plan_memory(const PlanInput& in) {
     plan.dense = dense_bytes(in.specs);
     plan.embedding = embedding_bytes(in.specs);
     plan.row_capacity = row_capacity;
-    const uint64_t slot = in.slot_bytes;
     // Enough for a layer's experts in use, the reads in flight, and one ahead.
     plan.ring_slots = std::max(ring_slots_least, static_cast<uint32_t>(in.config.top_k) +
                                                      o.tuning.in_flight_max * folders(o) + 2);
-    auto taken = take_all(
-        {{&device, plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
-         {&ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
-         {&device, cat("state of ", o.context, " tokens"), plan.state}});
+    plan.vram_ring_slots = b.host ? 0 : vram_ring;
+    if (auto r = check_least(in, plan, b); !r) return tl::unexpected(r.error());
+
+    auto taken = take_all(model_promises(plan, o.context, b));
     if (!taken) return tl::unexpected(taken.error());
-    resolve_chunk(in, ram.left(), vram.left(), plan);
-    taken = take_all(
-        {{&device, cat("workspace of ", o.chunk, " tokens"), plan.workspace + plan.scratch},
-         {&ram, "engram rows", plan.row_buffers},
-         {&ram, cat("experts in transit, ", plan.ring_slots, " slots"), plan.ring_slots * slot}});
+    const std::vector<Promise> caches = cache_promises(in, b);
+    const auto fits = [&] {
+        const std::vector<Promise> pass = pass_promises(in, plan, b);
+        const uint64_t rows = plan.row_buffers + (b.host ? plan.workspace : 0);
+        return rows <= b.ram.left() / 4 &&
+               sum(pass, &b.ram) + sum(caches, &b.ram) <= b.ram.left() &&
+               sum(pass, &b.vram) + sum(caches, &b.vram) <= b.vram.left();
+    };
+    resolve_chunk(in, fits, plan);
+    taken = take_all(pass_promises(in, plan, b));
     if (!taken) return tl::unexpected(taken.error());
-    if (!host && o.cpu_experts != 0u) {
-        taken = ram.take("experts on the CPU", CpuExperts::bytes(in.config));
-        if (!taken) return tl::unexpected(taken.error());
+    if (!b.host) {
+        if (auto r = resolve_vram_slots(in, b.vram, plan); !r) return tl::unexpected(r.error());
     }
-    if (!host) {
-        if (auto r = resolve_vram_slots(in, vram, plan); !r) return tl::unexpected(r.error());
-    }
-    resolve_together(in, ram.left(), plan);
-    taken = ram.take(cat("prompt chunks, ", plan.together, " tokens"), plan.chunk_store);
+    resolve_together(in, b.ram.left(), plan);
+    taken = b.ram.take(cat("prompt chunks, ", plan.together, " tokens"), plan.chunk_store);
     if (!taken) return tl::unexpected(taken.error());
-    if (auto r = resolve_slots(in, asked, ram, plan); !r) return tl::unexpected(r.error());
-    keep_lines(plan, vram);
-    keep_lines(plan, ram);
+    if (auto r = resolve_slots(in, asked, b.ram, plan); !r) return tl::unexpected(r.error());
+    keep_lines(plan, b.vram);
+    keep_lines(plan, b.ram);
     return plan;
 }
 

@@ -54,7 +54,7 @@ struct Plan {
 };
 
 // Resolves context, chunk and cache slots against the RAM (and VRAM) there is. usage: what options
-// cannot mean; no_memory: what does not fit, with the table so far.
+// cannot mean; no_memory: what does not fit, and how much of each memory would do, all in all.
 Result<Plan> plan_memory(const PlanInput& in);
 Shapes largest_shapes(const ModelConfig& config, const WorkspaceShape& shape);
 

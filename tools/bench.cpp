@@ -193,6 +193,14 @@ Result<Results> measure(const Options& options) {
     if (split) {
         if (auto r = check_split(options.engine); !r) return tl::unexpected(r.error());
     }
+    const uint64_t free = default_ram_budget();
+    const uint64_t room = options.engine.ram > 0 ? std::min(options.engine.ram, free) : free;
+    std::optional<KernelBench> kernels;
+    if (wanted(options, "gemv")) {
+        auto fits = fit({}, room);
+        if (!fits) return tl::unexpected(fits.error());
+        kernels = std::move(*fits);
+    }
     ModelBench bench;
     if (options.predict > 0) bench.decode_tokens = static_cast<int32_t>(options.predict);
     if (wanted(options, "decode") || wanted(options, "prefill")) {
@@ -208,16 +216,15 @@ Result<Results> measure(const Options& options) {
         if (!uncached) return tl::unexpected(uncached.error());
         results.uncached = std::move(*uncached);
     }
-    if (wanted(options, "gemv")) {
-        KernelBench kernels;
-        if (options.engine.isa != CpuIsa::automatic) kernels.isas = {options.engine.isa};
-        if (options.engine.threads > 0) kernels.threads = {options.engine.threads};
-        auto rates = bench_kernels(kernels);
+    if (kernels) {
+        if (options.engine.isa != CpuIsa::automatic) kernels->isas = {options.engine.isa};
+        if (options.engine.threads > 0) kernels->threads = {options.engine.threads};
+        auto rates = bench_kernels(*kernels);
         if (!rates) return tl::unexpected(rates.error());
         results.kernels = std::move(*rates);
     }
     if (wanted(options, "drive")) {
-        auto drive = bench_drive(options.engine, drive_seconds);
+        auto drive = bench_drive(options.engine, room, drive_seconds);
         if (!drive) return tl::unexpected(drive.error());
         results.drive = std::move(*drive);
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <span>
 
 #include "engine/load.h"
 #include "engine/read_ring.h"
@@ -129,12 +130,19 @@ Result<void> check_pace(const EngineReads& reads, const EngineOptions& options, 
                     "play a faster drive"));
 }
 
-Result<std::string> start_reader(EngineReads& out, const EngineOptions& options) {
+Result<std::string> start_reader(EngineReads& out, const EngineOptions& options, uint64_t room) {
+    const uint64_t slot = out.map().slot_bytes();
+    const size_t slots = std::min<size_t>(slots_of(out, options), room / slot);
+    if (slots < out.layer()) {
+        return fail(Code::no_memory,
+                    cat("--ram: reads are measured into the ", out.layer(),
+                        " experts of a layer at the least, ", size_text(out.layer() * slot),
+                        ", and there is room for ", size_text(room)));
+    }
     auto opened = open_read_ring(out.model.runtime.checkpoint, options);
     if (!opened) return tl::unexpected(opened.error());
     out.ring = std::move(opened->ring);
-    auto memory = PageBuffer::create(slots_of(out, options) * out.map().slot_bytes(),
-                                     "drive benchmark, experts");
+    auto memory = PageBuffer::create(slots * slot, "drive benchmark, experts");
     if (!memory) return tl::unexpected(memory.error());
     out.memory = std::move(*memory);
     if (auto added = out.ring->add_memory(out.memory.span()); !added)
@@ -154,14 +162,34 @@ std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
     return files;
 }
 
-Result<void> measure_raw(DriveReport& report, RawReads& raw, uint64_t smallest_file,
-                         double seconds) {
-    const uint64_t largest_block = std::min<uint64_t>(block_max, smallest_file);
-    if (largest_block < block_min) {
-        return fail(Code::usage, "the shards are too small to measure a drive with");
+// Of the blocks, powers of two, that the smallest of `files` (largest first) holds; 0: none.
+uint32_t largest_block(std::span<const File* const> files) {
+    uint32_t block = block_max;
+    while (block > files.back()->size()) block /= 2;
+    return block < block_min ? 0 : block;
+}
+
+// Memory for plain reads, as much of it as `room` leaves beside the engine's.
+Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t engine,
+                                uint64_t room) {
+    const uint64_t block = largest_block(files);
+    if (block == 0) return fail(Code::usage, "the shards are too small to measure a drive with");
+    const uint64_t wanted = std::max(engine, depth_max * block);
+    const uint64_t bytes = std::min(wanted, round_down(room - std::min(room, engine), page_size));
+    if (bytes < block_min) {
+        return fail(Code::no_memory, cat("--ram: ", size_text(engine + block_min),
+                                         " are the least to measure a drive with"));
     }
-    for (uint32_t block = block_min; block <= largest_block; block *= 2) {
-        for (uint32_t depth = 1; depth <= depth_max; depth *= 2) {
+    auto memory = PageBuffer::create(bytes, "drive benchmark, blocks");
+    if (memory) std::memset(memory->data(), 1, memory->size());
+    return memory;
+}
+
+Result<void> measure_raw(DriveReport& report, RawReads& raw, std::span<const File* const> files,
+                         uint64_t memory, double seconds) {
+    for (uint32_t block = block_min; block <= largest_block(files); block *= 2) {
+        for (uint32_t depth = 1; depth <= depth_max && uint64_t{block} * depth <= memory;
+             depth *= 2) {
             auto rate = raw.measure(block, depth, seconds);
             if (!rate) return tl::unexpected(rate.error());
             report.raw.push_back({block, depth, *rate});
@@ -182,14 +210,15 @@ Result<void> check_bench_pace(const EngineOptions& options) {
     return check_pace(engine, options, std::max(token, rounds * experts_measured(engine, options)));
 }
 
-Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, double seconds) {
+Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, uint64_t room,
+                                             double seconds) {
     EngineReads engine;
     auto described = describe_model(options, engine.model);
     if (!described) return tl::unexpected(described.error());
     if (auto fits = check_pace(engine, options, experts_measured(engine, options)); !fits) {
         return tl::unexpected(fits.error());
     }
-    auto name = start_reader(engine, options);
+    auto name = start_reader(engine, options, room);
     if (!name) return tl::unexpected(name.error());
     std::memset(engine.memory.data(), 1, engine.memory.size());
     auto stream = engine.trial->measure(0, seconds);
@@ -199,28 +228,32 @@ Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, doubl
     return EngineReadRates{*stream, *layer};
 }
 
-Result<DriveReport> bench_drive(const EngineOptions& options, double seconds) {
+Result<DriveReport> bench_drive(const EngineOptions& options, uint64_t room, double seconds) {
     DriveReport report;
     EngineReads engine;
     auto described = describe_model(options, engine.model);
     if (!described) return tl::unexpected(described.error());
-    auto name = start_reader(engine, options);
+    auto name = start_reader(engine, options, room);
     if (!name) return tl::unexpected(name.error());
     const Checkpoint& checkpoint = engine.model.runtime.checkpoint;
     report.io_name = *name;
     report.drives = drives_told(checkpoint, options);
     report.expert_bytes = engine.map().expert_bytes({0, 0});
-    auto memory = PageBuffer::create(uint64_t{depth_max} * block_max, "drive benchmark, blocks");
-    if (!memory) return tl::unexpected(memory.error());
-    std::memset(memory->data(), 1, memory->size());  // no first touch in a measurement
-    std::memset(engine.memory.data(), 1, engine.memory.size());
+    std::memset(engine.memory.data(), 1, engine.memory.size());  // no first touch in a measurement
     const auto files = largest_shards(checkpoint);
-    RawReads raw(files, memory->span(), engine.memory.size());
     const bool paced = !options.paces.empty();
+    PageBuffer memory;
     if (paced) {
         report.best.bytes_s = paced_bytes_s(options.paces, report.drives);
-    } else if (auto done = measure_raw(report, raw, files.back()->size(), seconds / 4); !done) {
-        return tl::unexpected(done.error());
+    } else if (auto blocks = block_memory(files, engine.memory.size(), room); !blocks) {
+        return tl::unexpected(blocks.error());
+    } else {
+        memory = std::move(*blocks);
+    }
+    RawReads raw(files, memory.span(), engine.memory.size());
+    if (!paced) {
+        auto done = measure_raw(report, raw, files, memory.size(), seconds / 4);
+        if (!done) return tl::unexpected(done.error());
     }
     std::vector<double> best, stream, layer;
     for (int round = 0; round < rounds; round++) {

@@ -32,14 +32,17 @@ struct EngineReadRates {
 };
 // The engine's own reads alone, `seconds` each. usage where --io paced plays a drive on which the
 // fewest reads that measure anything take longer than a minute: nobody would know why.
-Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, double seconds);
+// Into as many slots as `room` bytes hold; fewer than a layer's experts are refused (no_memory).
+Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, uint64_t room,
+                                             double seconds);
 
 // As above, before anything is measured, for what `sluice bench` reads at the least: the experts of
 // a token, or what bench_drive() reads.
 Result<void> check_bench_pace(const EngineOptions& options);
 
 // Reads from the largest shards, at random places, with the tuning of `options`; nothing is
-// computed. `seconds` is how long one measurement lasts. Ctrl-C: interrupted.
-Result<DriveReport> bench_drive(const EngineOptions& options, double seconds);
+// computed. `seconds` is how long one measurement lasts. Buffers take `room` bytes at the most:
+// deep reads of large blocks that need more are left out. Ctrl-C: interrupted.
+Result<DriveReport> bench_drive(const EngineOptions& options, uint64_t room, double seconds);
 
 }  // namespace sluice

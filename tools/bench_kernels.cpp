@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "io/memory.h"
+#include "io/text.h"
 #include "tools/timing.h"
 
 namespace sluice {
@@ -134,6 +135,19 @@ double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds) {
             std::memcpy(memory + half + t * part, memory + t * part, part);
     });
     return rounds * static_cast<double>(part) * threads;
+}
+
+Result<KernelBench> fit(KernelBench bench, uint64_t room) {
+    const uint64_t two = uint64_t{3} * static_cast<uint64_t>(bench.dim) * bench.inner;
+    const auto with_others = [](uint64_t codes) { return 2 * codes + codes / 16 + page_size; };
+    if (room < with_others(two)) {
+        return fail(Code::no_memory,
+                    cat("--ram: expert kernels (gemv) are measured in ",
+                        size_text(with_others(two)), " at the least, and there is room for ",
+                        size_text(room), "; raise it, or name other parts with --only"));
+    }
+    bench.memory = std::min(bench.memory, (room - page_size) / 33 * 16);
+    return bench;
 }
 
 Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench) {

@@ -37,6 +37,10 @@ struct KernelBench {
 // Bytes a second that `threads` copy from one half of `memory` (written before) to the other.
 double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds);
 
+// With no more than `room` bytes of memory; no_memory where that does not hold two experts and as
+// much to copy.
+Result<KernelBench> fit(KernelBench bench, uint64_t room);
+
 // no_memory when the experts do not fit.
 Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench);
 

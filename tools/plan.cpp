@@ -62,7 +62,7 @@ Result<void> find_device(const Options& options, PlanReport& report, Device& dev
     return {};
 }
 
-Result<void> measure_drive(const Options& options, PlanReport& report) {
+Result<void> measure_drive(const Options& options, uint64_t room, PlanReport& report) {
     DriveRates& drive = report.rates.drive;
     if (options.drive_rate > 0) {
         const auto rate = static_cast<double>(options.drive_rate);
@@ -77,21 +77,21 @@ Result<void> measure_drive(const Options& options, PlanReport& report) {
         drive = {rate, rate, Origin::paced};
         return {};
     }
-    auto reads = measure_engine_reads(options.engine, drive_seconds);
+    auto reads = measure_engine_reads(options.engine, room, drive_seconds);
     if (!reads) return tl::unexpected(reads.error());
     drive = {reads->layer_bytes_s, reads->stream_bytes_s,
              options.engine.paces.empty() ? Origin::measured : Origin::paced};
     return {};
 }
 
-Result<void> measure_card(const Options& options, const ModelConfig& config, Device& device,
-                          MachineRates& rates) {
+Result<void> measure_card(const Options& options, const ModelConfig& config, uint64_t room,
+                          Device& device, MachineRates& rates) {
     rates.link = assumed_link();
     rates.gpu = assumed_card();
     if (device.card) {
-        auto link = measure_link(*device.card);
+        auto link = measure_link(*device.card, room);
         if (!link) return tl::unexpected(link.error());
-        auto kernels = measure_kernels(*device.card, config);
+        auto kernels = measure_kernels(*device.card, config, room);
         if (!kernels) return tl::unexpected(kernels.error());
         rates.link = *link;
         rates.gpu = *kernels;
@@ -104,16 +104,23 @@ Result<void> measure_card(const Options& options, const ModelConfig& config, Dev
 
 Result<void> measure(const Options& options, PlanReport& report, Device& device) {
     const ModelConfig& config = report.model->config();
-    if (auto r = measure_drive(options, report); !r) return r;
+    // One after another, so that each may take what the run itself could.
+    const uint64_t room = std::min(report.options.ram, default_ram_budget());
+    if (room < measuring_room) {
+        report.notes.push_back(cat("memory and kernels were measured in ", size_text(room),
+                                   ", where caches may make them look faster"));
+    }
+    if (auto r = measure_drive(options, room, report); !r) return r;
     const int threads = options.engine.threads > 0 ? options.engine.threads : usable_cpus();
-    auto copy = measure_copy(threads);
+    auto copy = measure_copy(threads, room);
     if (!copy) return tl::unexpected(copy.error());
     report.rates.copy_bytes_s = *copy;
-    auto cpu = measure_kernels(*device.cpu, config);
+    auto cpu = measure_kernels(*device.cpu, config, room);
     if (!cpu) return tl::unexpected(cpu.error());
     report.rates.cpu = *cpu;
-    return device.memory.host ? Result<void>()
-                              : measure_card(options, config, device, report.rates);
+    if (device.memory.host) return {};
+    device.cpu.reset();  // with the memory it was measured in
+    return measure_card(options, config, room, device, report.rates);
 }
 
 void forecast(PlanReport& report) {

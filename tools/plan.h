@@ -24,8 +24,9 @@ struct PlanReport {
     std::vector<std::string> notes;
 };
 
-// Measures for 2 to 4 seconds, in up to 600 MB. Memory that is asked for with --vram on a machine
-// without a card, or beyond what the card has, is planned for all the same, at assumed rates.
+// Measures for 2 to 4 seconds, in a few hundred MB, less where the RAM budget is less. Memory that
+// is asked for with --vram on a machine without a card, or beyond what the card has, is planned for
+// all the same, at assumed rates.
 enum class PlanParts { placement, all };  // placement: nothing is measured, no rates, no forecasts
 Result<PlanReport> make_plan(const Options& options, PlanParts parts = PlanParts::all);
 

@@ -18,6 +18,7 @@ constexpr int32_t batch_rows = 64;
 constexpr int in_a_row = 16;  // launches between two waits, where they queue
 constexpr uint64_t link_bytes = 64u << 20;
 constexpr uint64_t copy_bytes = 128u << 20;
+constexpr uint64_t measured_least = 1u << 20;
 
 // E4M3 and E2M1 codes that are numbers, the same in every run; scales of about one.
 std::vector<std::byte> plain_codes(uint64_t bytes) {
@@ -26,10 +27,12 @@ std::vector<std::byte> plain_codes(uint64_t bytes) {
     return codes;
 }
 
-// One kind of weights over and over, activations, and room for results.
+// One kind of weights over and over, activations, and room for results: in `room` bytes, if that
+// holds one matrix of each kind.
 class Bench {
  public:
-    Bench(Backend& backend, const ModelConfig& config) : backend_(backend), c_(config) {
+    Bench(Backend& backend, const ModelConfig& config, uint64_t room)
+        : backend_(backend), c_(config), room_(room) {
         wide_ = std::max({c_.hidden, c_.moe_hidden, c_.heads * c_.head_dim, c_.q_rank, c_.vocab});
     }
 
@@ -38,9 +41,13 @@ class Bench {
         expert_ = 3 * static_cast<uint64_t>(c_.hidden) * c_.moe_hidden;  // values
         dense_ = static_cast<uint64_t>(c_.heads) * c_.head_dim * c_.q_rank;
         const uint64_t largest = std::max({expert_ / 2, dense_, uint64_t{2} * wide});
-        const uint64_t room = std::min(memory_max, backend_.memory_limit() / 4);
-        weights_ = round_up(std::max(room, largest), page_size);
-        auto codes = plain_codes(weights_);
+        const uint64_t scales = std::max(expert_, dense_) / 16 + wide;
+        const uint64_t piece = round_up(rows * wide, page_size);  // of the codes, the same again
+        const uint64_t others = 2 * scales + piece + rows * wide * 6;
+        const uint64_t room =
+            std::min({memory_max, backend_.memory_limit() / 4, room_ - std::min(room_, others)});
+        weights_ = std::max(round_down(room, page_size), round_up(largest, page_size));
+        auto codes = plain_codes(piece);
         const auto take = [&](auto*& to, uint64_t bytes) -> Result<void> {
             auto memory = backend_.allocate(bytes, "measuring");
             if (!memory) return tl::unexpected(memory.error());
@@ -48,7 +55,7 @@ class Bench {
             return {};
         };
         if (auto r = take(codes_, weights_); !r) return r;
-        if (auto r = take(scales_, std::max(expert_, dense_) / 16 + wide); !r) return r;
+        if (auto r = take(scales_, scales); !r) return r;
         if (auto r = take(x_, rows * wide); !r) return r;
         if (auto r = take(x_scales_, rows * wide / 16); !r) return r;
         if (auto r = take(out_, rows * wide * sizeof(float)); !r) return r;
@@ -57,9 +64,11 @@ class Bench {
         if (!lists) return tl::unexpected(lists.error());
         lists_ = reinterpret_cast<int32_t*>(*lists);
         for (int32_t i = 0; i < batch_rows; i++) lists_[i] = i;
-        backend_.upload(codes_, codes.data(), weights_);
+        for (uint64_t at = 0; at < weights_; at += piece) {
+            backend_.upload(codes_ + at, codes.data(), std::min(piece, weights_ - at));
+        }
         backend_.upload(x_, codes.data(), rows * wide);
-        const std::vector<uint8_t> scale(std::max(expert_, dense_) / 16 + wide, 120);
+        const std::vector<uint8_t> scale(scales, 120);
         backend_.upload(scales_, scale.data(), scale.size());
         const std::vector<uint8_t> x_scale(rows * wide / 16, 120);
         backend_.upload(x_scales_, x_scale.data(), x_scale.size());
@@ -135,6 +144,7 @@ class Bench {
         });
     }
 
+    uint64_t weight_bytes() const { return weights_; }
     uint64_t dense_values() const { return dense_; }
     uint64_t expert_values() const { return expert_; }
 
@@ -149,6 +159,7 @@ class Bench {
 
     Backend& backend_;
     const ModelConfig& c_;
+    uint64_t room_;
     int32_t wide_ = 0;
     uint64_t dense_ = 0, expert_ = 0, weights_ = 0, at_ = 0;
     uint8_t *codes_ = nullptr, *scales_ = nullptr, *x_ = nullptr, *x_scales_ = nullptr;
@@ -172,12 +183,12 @@ const char* origin_name(Origin origin) {
     return "";
 }
 
-Result<KernelRates> measure_kernels(Backend& backend, const ModelConfig& config) {
-    Bench bench(backend, config);
+Result<KernelRates> measure_kernels(Backend& backend, const ModelConfig& config, uint64_t room) {
+    Bench bench(backend, config, room);
     if (auto ready = bench.prepare(); !ready) return tl::unexpected(ready.error());
-    const auto head_rows = static_cast<int32_t>(
-        std::clamp<uint64_t>(memory_max / 2 / sizeof(bf16) / static_cast<uint64_t>(config.hidden),
-                             1, static_cast<uint64_t>(config.vocab)));
+    const auto head_rows = static_cast<int32_t>(std::clamp<uint64_t>(
+        bench.weight_bytes() / 2 / sizeof(bf16) / static_cast<uint64_t>(config.hidden), 1,
+        static_cast<uint64_t>(config.vocab)));
     const double expert_bytes = static_cast<double>(bench.expert_values()) * (0.5 + 1.0 / 32);
     const double head_bytes = 2.0 * head_rows * config.hidden;
     KernelRates rates;
@@ -194,26 +205,30 @@ Result<KernelRates> measure_kernels(Backend& backend, const ModelConfig& config)
     return rates;
 }
 
-Result<double> measure_copy(int threads) {
-    auto memory = PageBuffer::create(copy_bytes, "measuring memory");
+Result<double> measure_copy(int threads, uint64_t room) {
+    const uint64_t bytes =
+        std::max(measured_least, std::min(copy_bytes, round_down(room, page_size)));
+    auto memory = PageBuffer::create(bytes, "measuring memory");
     if (!memory) return tl::unexpected(memory.error());
     std::memset(memory->data(), 1, memory->size());
     return copy_rate(memory->data(), memory->size(), threads, seconds_each);
 }
 
-Result<LinkRate> measure_link(Backend& backend) {
-    auto host = PageBuffer::create(link_bytes, "measuring the link");
+Result<LinkRate> measure_link(Backend& backend, uint64_t room) {
+    const uint64_t bytes =
+        std::max(measured_least, std::min(link_bytes, round_down(room, page_size)));
+    auto host = PageBuffer::create(bytes, "measuring the link");
     if (!host) return tl::unexpected(host.error());
     std::memset(host->data(), 1, host->size());
-    auto device = backend.allocate(link_bytes, "measuring the link");
+    auto device = backend.allocate(bytes, "measuring the link");
     if (!device) return tl::unexpected(device.error());
     if (auto pinned = backend.pin(host->span()); !pinned) return tl::unexpected(pinned.error());
     const double rounds = rounds_a_second(seconds_each, [&] {
-        backend.upload_beside(*device, host->data(), link_bytes);
+        backend.upload_beside(*device, host->data(), bytes);
         (void)backend.wait_uploads(backend.mark_uploads());
     });
     if (auto done = backend.synchronize(); !done) return tl::unexpected(done.error());
-    return LinkRate{rounds * static_cast<double>(link_bytes), Origin::measured};
+    return LinkRate{rounds * static_cast<double>(bytes), Origin::measured};
 }
 
 KernelRates assumed_card() {

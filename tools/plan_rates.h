@@ -45,11 +45,15 @@ struct MachineRates {
     std::optional<LinkRate> link;
 };
 
-// Takes up to 600 MB of `backend`'s memory; about 1.5 s.
-Result<KernelRates> measure_kernels(Backend& backend, const ModelConfig& config);
+// `room` is how much of the host's memory may be taken; less than measuring_room, and the
+// processor's caches hold more of what is measured. Each takes a few hundred KiB in any case.
+
+constexpr uint64_t measuring_room = 256u << 20;
+// Takes up to 200 MB of `backend`'s memory for weights; about 1.5 s.
+Result<KernelRates> measure_kernels(Backend& backend, const ModelConfig& config, uint64_t room);
 // Pinned host memory to the device.
-Result<LinkRate> measure_link(Backend& backend);
-Result<double> measure_copy(int threads);
+Result<LinkRate> measure_link(Backend& backend, uint64_t room);
+Result<double> measure_copy(int threads, uint64_t room);
 
 // A card that is not there: half of 272 GB/s for one row, 10 T multiply-adds/s, 25 GB/s of link.
 KernelRates assumed_card();

@@ -1,10 +1,18 @@
 """sluice plan: what the engine then does, with and without a model, and what it refuses."""
 import json
+import os
 import re
+import subprocess
 
-from cli import QUESTION, TINY, check, check_run, run
+from cli import QUESTION, SLUICE, TINY, check, check_run, environment, run
 
 MACHINE = ("--ram", "1GiB", "--device", "cpu", "-c", "4096")
+
+
+# Measuring takes its time; it goes on beside the rest.
+measuring = {command: (limit, subprocess.Popen([SLUICE, *command, TINY, "--device", "cpu", "-t", "1", "--ram", f"{limit}MiB"],
+                                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment()))
+             for command, limit in {("plan",): 24, ("bench", "--only", "drive"): 24}.items()}
 
 
 def sizes(text):
@@ -57,5 +65,42 @@ for what, command in (("plan", ("plan",)), ("bench", ("bench",)), ("a part of be
     check_run(f"{what}: a played drive that would take minutes to measure is refused at once", run(*command, TINY, "--io",
               "paced:1KB", timeout=20), 2, b"", r"^sluice: --io paced: to measure, \d+ experts \(.*\) are read, which takes \d{3,} s at 0.001 MB/s")
 check_run("its rate in words is not measured", run("plan", TINY, *MACHINE, "--drive", "1KB"), 0)
-check_run("a card too small", run(*SHAPE, "--vram", "2GiB"), 4, b"", "vram needed")
-check_run("RAM too small", run(*SHAPE, "--ram", "2GiB"), 4, b"", "ram needed")
+
+# ---- what does not fit: all of it at once, and numbers that do ------------------------------------
+small = run(*SHAPE, "--vram", "2GiB", "--ram", "2GiB")
+both = re.match(r"sluice: --vram 2 GiB is too little: (\d+MiB) are needed in all \(dense weights [^()]* \+ state [^()]*\); "
+                r"--ram 2 GiB is too little: (\d+MiB) are needed in all \(embedding[^()]*expert cache[^()]*\), "
+                r"or (\d+MiB) with --cache-slots off\n$", small.stderr.decode())
+check("card and RAM too small: both are said", small.returncode == 4 and small.stdout == b"" and both, small.stderr)
+vram, ram, uncached = both.groups()
+check_run("with what was said it fits", run(*SHAPE, "--vram", vram, "--ram", ram), 0)
+check_run("without a cache, too", run(*SHAPE, "--vram", vram, "--ram", uncached, "--cache-slots", "off"), 0)
+
+
+def less(size):
+    return f"{int(size[:-3]) - 1}MiB"
+
+
+check_run("with less VRAM it does not", run(*SHAPE, "--vram", less(vram), "--ram", ram), 4, b"", r"^sluice: --vram [^;]*$")
+check_run("nor with less RAM", run(*SHAPE, "--vram", vram, "--ram", less(ram)), 4, b"", r"^sluice: --ram [^;]*$")
+slots = run(*SHAPE, "--vram", vram, "--ram", ram, "--vram-slots", "50")
+check_run("a cache in VRAM that does not fit", slots, 4, b"", rf"^sluice: --vram .* \+ expert cache, 50 slots .*\), or {vram} with --vram-slots off$")
+more = re.search(rb"too little: (\d+MiB)", slots.stderr).group(1).decode()
+check_run("and one that does", run(*SHAPE, "--vram", more, "--ram", ram, "--vram-slots", "50"), 0)
+for more in ((), ("--chunk", "300"), ("--cache-slots", "100"), ("--cache-slots", "off"), ("--index-keys", "reference", "-c", "512")):
+    told = run(TINY, "-p", QUESTION, "-n", "1", "--ram", "1MiB", "--device", "cpu", *more)
+    check_run(f"{more}: RAM too small for a run", told, 4, b"", r"^sluice: --ram 1 MiB is too little: \d+MiB are needed in all \(.*\)")
+    enough = re.search(rb"too little: (\d+MiB)", told.stderr).group(1).decode()
+    check_run("one correction is enough", run(TINY, "-p", QUESTION, "-n", "1", "--ram", enough, "--device", "cpu", *more), 0)
+check_run("a cache smaller than a token needs", run("plan", TINY, *MACHINE, "--cache-slots", "47"), 2, b"", "--cache-slots 47: .* 48 ")
+
+# ---- measuring keeps to --ram ---------------------------------------------------------------------
+check_run("experts to measure kernels with do not fit", run("bench", TINY, "--only", "gemv", "--ram", "40MiB"), 4, b"",
+          r"^sluice: --ram: .*\(gemv\) are measured in 69.6 MiB at the least, and there is room for 40 MiB.*--only$")
+instrumented = re.search("lib[at]san", subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout)
+for command, (limit, process) in measuring.items():
+    text = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    check(f"{' '.join(command)}: it measures in {limit} MiB", process.returncode == 0 and
+          (instrumented or usage.ru_maxrss < (limit + 100) << 10), (process.returncode, usage.ru_maxrss, text))
