@@ -1,6 +1,7 @@
 #include "cache/expert_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cache/expert_cache_impl.h"
 #include "io/memory.h"
@@ -11,13 +12,15 @@ namespace sluice {
 ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
                         std::span<std::byte> memory, std::unique_ptr<Policy> policy)
     : map_(map),
+      ring_(ring),
       reader_(ring, map),
       tier_(std::move(policy), options.cache_slots, map.layers(), map.experts()),
       slots_(memory, map, options.cache_slots, options.ring_slots, options.poison),
       read_ahead_(std::clamp<uint32_t>(4 * map.tuning().in_flight_max, 16,
                                        ExpertReader::waiting_max() / 2)),
       asked_at_(static_cast<size_t>(map.experts()), 0),
-      kept_(static_cast<size_t>(map.experts()), false) {
+      kept_(static_cast<size_t>(map.experts()), false),
+      pauses_(static_cast<size_t>(map.layers())) {
     const auto experts = static_cast<size_t>(map.experts());
     items_.reserve(experts);
     ready_.reserve(experts);
@@ -206,7 +209,8 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     impl.to_read_.clear();
     impl.given_ = impl.started_ = 0;
     if (layer != impl.layer_) impl.drop_kept();
-    impl.layer_ = layer;
+    const int32_t layer_before = std::exchange(impl.layer_, layer);
+    impl.learn_pause(layer_before, kind == DemandKind::decode);
     impl.more_ = more && impl.together_ && kind == DemandKind::sweep;
     impl.look_up(experts, kind);
     impl.drop_passed_guesses();
@@ -215,7 +219,9 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     impl.drop_ahead();
     impl.find_room(kind);
     if (kind == DemandKind::decode) impl.judge_guesses();
-    return impl.progress();
+    auto moved = impl.progress();
+    impl.tell_pause();
+    return moved;
 }
 
 Result<ExpertHandle> ExpertCache::next() {

@@ -102,7 +102,9 @@ class ExpertCache {
 
     // Guesses for a layer to come, best first: starts reads of those not resident behind every
     // demand read, at most `count` a call, as ring slots become free beyond those a demand may
-    // need. Never evicts from the cache. With count 0 the guesses are only judged (stats).
+    // need. Never evicts from the cache. With count 0 the guesses are only judged (stats). A drive
+    // is given no more of them than it delivers before the next demand, going by how long that took
+    // in past decode steps; what a wrong one has not been read by then never is.
     void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
     // A sweep will come to `layer` (other than the last demand's) that needs nearly all of
     // `experts`: those that are not there are read in file order, behind this demand's reads, as

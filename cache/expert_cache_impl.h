@@ -2,6 +2,7 @@
 // (slots, reads and guesses).
 #pragma once
 
+#include <algorithm>
 #include <tuple>
 
 #include "cache/expert_cache.h"
@@ -24,6 +25,17 @@ struct ExpertCache::Impl {
         uint64_t made_at;  // demand number
     };
 
+    // Before a layer's demand; a moving average.
+    struct Pause {
+        uint32_t count = 0;
+        double mean = 0;  // seconds
+
+        void add(double seconds) {
+            count = std::min(count + 1, 8u);
+            mean += (seconds - mean) / count;
+        }
+    };
+
     Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
          std::span<std::byte> memory, std::unique_ptr<Policy> policy);
 
@@ -42,6 +54,8 @@ struct ExpertCache::Impl {
 
     void note_guesses(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
     void drop_passed_guesses();
+    void learn_pause(int32_t layer_before, bool decode);
+    void tell_pause();
     bool passed(ExpertKey key, uint64_t demand) const;
     bool make_ring_slot();
     void drop_guess(uint32_t number);
@@ -66,6 +80,7 @@ struct ExpertCache::Impl {
     ExpertKey key_of(const Item& item) const { return {layer_, item.expert}; }
 
     const ExpertMap& map_;
+    const ReadRing& ring_;
     ExpertReader reader_;
     Tier tier_;
     SlotPool slots_;
@@ -95,6 +110,8 @@ struct ExpertCache::Impl {
     std::vector<Guess> guesses_;  // not started
     int32_t judged_layer_ = -1;
     std::vector<int32_t> judged_;
+    std::vector<Pause> pauses_;  // [layers]
+    bool decoding_ = false;      // the last demand was a decode step's
 
     // The sweep to come.
     int32_t ahead_layer_ = -1;

@@ -2,6 +2,7 @@
 #include <array>
 #include <cassert>
 #include <chrono>
+#include <limits>
 
 #include "cache/expert_cache_impl.h"
 
@@ -36,10 +37,32 @@ void ExpertCache::Impl::drop_passed_guesses() {
                   [this](const Guess& guess) { return passed(guess.key, guess.made_at); });
     for (uint32_t number : slots_.ring()) {
         const Slot& slot = slots_[number];
-        if (slot.guessed && slot.state == SlotState::ready && passed(slot.key, slot.read_at)) {
+        if (!slot.guessed || !passed(slot.key, slot.read_at)) continue;
+        if (slot.state == SlotState::ready) {
             drop_guess(number);
+        } else {
+            reader_.cancel(slot.key);  // comes back through arrived()
         }
     }
+}
+
+// How long a layer of a decode step takes from its last expert read to the next layer's demand,
+// for guesses: learned from this demand, and told for the next. After other demands it is not
+// known.
+void ExpertCache::Impl::learn_pause(int32_t layer_before, bool decode) {
+    Pause& mine = pauses_[static_cast<size_t>(layer_)];
+    const auto quiet = reader_.quiet_since();
+    if (decode && decoding_ && layer_ == layer_before + 1 && quiet) {
+        mine.add(std::chrono::duration<double>(ring_.now() - *quiet).count());
+    }
+    decoding_ = decode;
+}
+
+void ExpertCache::Impl::tell_pause() {
+    const size_t next = static_cast<size_t>(layer_) + 1;
+    const bool known = decoding_ && next < pauses_.size() && pauses_[next].count > 0;
+    reader_.expect_demand_after(known ? pauses_[next].mean
+                                      : std::numeric_limits<double>::infinity());
 }
 
 void ExpertCache::Impl::drop_guess(uint32_t number) {
@@ -57,14 +80,14 @@ void ExpertCache::Impl::judge_guesses() {
     judged_layer_ = -1;
 }
 
-// One at a time on a drive, when that has nothing else to do, and only into a slot that leaves the
-// next demand enough of them to keep the drives busy.
+// When its drives have no demand left, and only into a slot that leaves the next demand enough of
+// them to keep the drives busy. Two at once, so that one waits when the other is read.
 void ExpertCache::Impl::start_guess() {
     for (auto guess = guesses_.begin();
          guess != guesses_.end() && slots_.ring_spare() > map_.tuning().in_flight_max;) {
         const ExpertKey key = guess->key;
         const bool there = slots_.find(key) != none;
-        if (!there && reader_.pending_beside(key) > 0) {
+        if (!there && (reader_.pending_demand_beside(key) > 0 || reader_.pending_beside(key) > 1)) {
             ++guess;
             continue;
         }

@@ -46,7 +46,8 @@ class PrefetchGovernor {
  public:
     static constexpr uint32_t guesses_max = 4;
 
-    explicit PrefetchGovernor(int32_t layers, uint32_t most = guesses_max);
+    // `piece`: of an expert's read, what is in flight at the least and cannot be called back.
+    explicit PrefetchGovernor(int32_t layers, uint32_t most = guesses_max, double piece = 1);
     ~PrefetchGovernor();
     // Of the token that runs: whether guesses for `layer` are to be made (to be followed, or only
     // to be judged), and how many to follow.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cache/predictor.h"
+#include "io/expert_reader.h"
 
 namespace sluice {
 namespace {
@@ -17,6 +18,7 @@ constexpr uint32_t trial_max = 8;       // and by when it must have won
 constexpr uint32_t refresh_every = 24;  // tokens; then one without guesses, to compare with
 constexpr uint32_t judge_every = 8;     // tokens; then also layers that follow none make guesses
 constexpr uint32_t rest_min = 8;        // tokens between two trials, doubled while nothing changes
+constexpr uint32_t rest_won = 2;        // the same after the first one that won
 constexpr uint32_t rest_max = 1024;
 constexpr uint32_t look_rest_max = 256;  // the same for judging guesses alone
 constexpr uint32_t memory = 8;           // tokens a setting's gain is averaged over
@@ -24,7 +26,8 @@ constexpr double forgetting = 0.95;      // of what a token without guesses take
 constexpr double gain_min = 0.01;        // of a token's time, for guesses to be worth it
 constexpr double step_min = 0.005;       // the same for one guess more than now
 constexpr double price_share = 0.003;    // of all time may be spent on trials,
-constexpr double price_tokens = 0.15;    // and so many tokens at the beginning
+constexpr double price_tokens = 0.1;     // and so many tokens at the beginning
+constexpr double nearly = 0.9;
 constexpr double precision_min = 0.1;
 constexpr double precision_rate = 0.05;
 
@@ -81,14 +84,20 @@ class Line {
 struct PrefetchGovernor::Impl {
     enum class Mode { off, look, follow };
 
-    Impl(int32_t layers, uint32_t most_guesses)
-        : most(std::min(most_guesses, guesses_max)), precision(static_cast<size_t>(layers)) {}
+    Impl(int32_t layers, uint32_t most_guesses, double its_piece)
+        : most(std::min(most_guesses, guesses_max)),
+          piece(its_piece),
+          precision(static_cast<size_t>(layers)) {}
 
     // What following the guess of this rank may gain and lose, in seconds: a right one gains the
-    // part of its read for which the drive was idle, a wrong one delays by the rest.
+    // part of its read for which the drive was idle, a wrong one delays by what the drive has been
+    // given beyond that.
     double worth(const Mean& right, uint32_t rank) const {
         const double hidden = std::clamp(idle.mean - rank * read.mean, 0.0, read.mean);
-        return right.mean * hidden - (1 - right.mean) * (read.mean - hidden);
+        if (hidden <= 0) return 0;
+        const double beyond = guess_margin * idle.mean + piece * read.mean;
+        const double lost = std::min(read.mean - hidden, beyond);
+        return right.mean * hidden - (1 - right.mean) * lost;
     }
     uint32_t worthwhile(size_t layer, uint32_t limit) const {
         uint32_t count = 0;
@@ -110,15 +119,30 @@ struct PrefetchGovernor::Impl {
         return std::min(sum, wait.mean) / std::max(seconds.mean, 1e-12);
     }
 
+    // The fewest that promise nearly as much as any.
+    uint32_t promising() const {
+        uint32_t count = 1;
+        while (count < most && promised(count) < nearly * promised(most)) ++count;
+        return count;
+    }
+
     void measure(const Token& token);
     void judge();
     void judge_trial();
     void settle(uint32_t guesses);
     void end_trial(bool won);
     void plan();
-    bool may_try() const { return spent <= price_share * total + price_tokens * seconds.mean; }
+    // Whether what trials have cost, and another token would, is within their price.
+    bool may_try(double cost = 0) const {
+        return spent + cost <= price_share * total + price_tokens * seconds.mean;
+    }
+    // Of a token that follows so many, from the last time.
+    double cost_of(uint32_t guesses) const {
+        return std::max(0.0, -gain[guesses].mean) * seconds.mean;
+    }
 
     const uint32_t most;
+    const double piece;
     std::vector<std::array<Mean, guesses_max>> precision;  // [layers][rank]
 
     // Without guesses.
@@ -133,7 +157,8 @@ struct PrefetchGovernor::Impl {
     uint32_t setting = 0;    // what has proved itself
     uint32_t candidate = 0;  // on trial; as setting: none is
     bool up = true;          // the next trial's direction
-    uint32_t looks = 0, rested = 0, rest = rest_min, look_rested = 0, look_rest = rest_min;
+    uint32_t looks = 0, look_rested = 0, look_rest = rest_min;
+    uint32_t rested = rest_min, rest = rest_min;
     uint64_t tokens = 0, times_off = 0;
     bool strange = false;  // the last token was unlike those without guesses
 };
@@ -168,13 +193,16 @@ void PrefetchGovernor::Impl::settle(uint32_t guesses) {
 }
 
 void PrefetchGovernor::Impl::end_trial(bool won) {
-    rest = won ? rest_min : std::min(2 * rest, rest_max);
+    // After a first win there is soon a look at more.
+    rest = !won ? std::clamp(2 * rest, rest_min, rest_max) : setting == 0 ? rest_won : rest_min;
     up = won ? up : !up;
     settle(won ? candidate : setting);
 }
 
 void PrefetchGovernor::Impl::judge_trial() {
     const Mean& tried = gain[candidate];
+    // A loss that no noise explains is not looked at twice.
+    if (tried.mean < -gain_min - 2 * line.spread()) return end_trial(false);
     if (tried.count < trial_min && may_try()) return;
     const double unsure = 2 * std::hypot(tried.error(), line.spread() / std::sqrt(tried.count));
     double wanted = gain_min + unsure;
@@ -201,9 +229,11 @@ void PrefetchGovernor::Impl::plan() {
     if (most == 0 || !line.known()) return;
     ++rested, ++look_rested;
     if (candidate == setting && rested >= rest) {
-        uint32_t next = up || setting == 0 ? std::min(setting + 1, most) : setting - 1;
-        if (next == 0) next = std::min(setting + 1, most);
-        if (next != setting && looks >= looks_min && may_try() &&
+        // One at first, in case that they lose in a way that nothing foretells.
+        const uint32_t above = setting == 0 ? 1 : std::max(setting + 1, promising());
+        uint32_t next = std::min(up || setting == 0 ? above : setting - 1, most);
+        if (next == 0) next = std::min(above, most);
+        if (next != setting && looks >= looks_min && may_try(cost_of(next)) &&
             promised(next) > (setting == 0 ? gain_min : 0)) {
             candidate = next;
             gain[next] = {};
@@ -224,8 +254,8 @@ void PrefetchGovernor::Impl::plan() {
     }
 }
 
-PrefetchGovernor::PrefetchGovernor(int32_t layers, uint32_t most)
-    : impl_(std::make_unique<Impl>(layers, most)) {}
+PrefetchGovernor::PrefetchGovernor(int32_t layers, uint32_t most, double piece)
+    : impl_(std::make_unique<Impl>(layers, most, std::clamp(piece, 0.0, 1.0))) {}
 PrefetchGovernor::~PrefetchGovernor() = default;
 
 bool PrefetchGovernor::wants_guesses(int32_t layer) const {

@@ -295,7 +295,12 @@ Result<void> open_prediction(Runtime& rt) {
     auto predictor = make_predictor(o.predictor, rt.config.layers);
     if (!predictor) return tl::unexpected(predictor.error());
     rt.predictor = std::move(*predictor);
-    if (!o.prefetch) rt.governor = std::make_unique<PrefetchGovernor>(rt.config.layers);
+    if (!o.prefetch) {
+        const auto piece = static_cast<double>(rt.experts->tuning().guess_piece);
+        rt.governor = std::make_unique<PrefetchGovernor>(
+            rt.config.layers, PrefetchGovernor::guesses_max,
+            piece / static_cast<double>(rt.experts->slot_bytes()));
+    }
     if (o.record_routes.empty()) return {};
     auto recorder = RouteRecorder::create(o.record_routes,
                                           {.layers = rt.config.layers,

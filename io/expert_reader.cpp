@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <limits>
 
 #include "io/memory.h"
 #include "io/share_reads.h"
@@ -41,6 +43,7 @@ struct Active {
     uint32_t waiting = 0;       // of them
     uint32_t in_flight = 0;     // of them
     int64_t begin = spans::now();
+    bool cancelled = false;  // what waits is not read, unless it is wanted after all
     std::optional<Error> error = {};
 };
 
@@ -65,6 +68,10 @@ struct ExpertReader::Impl final : ReadClient {
     void divide(ExpertKey key);
     void count(const Active& expert);
     void queue_reads(Urgency urgency);
+    bool may_queue(const Piece& piece, Urgency urgency) const;
+    std::optional<uint64_t> guesses_max(uint32_t drive) const;
+    uint64_t with_drive(uint32_t drive) const;
+    bool demand_open() const { return !demand.empty() || active_of(Urgency::demand) > 0; }
     void finish(size_t index);
     uint32_t active_of(Urgency urgency) const;
     uint32_t beside(ExpertKey key, Urgency urgency) const;
@@ -82,7 +89,9 @@ struct ExpertReader::Impl final : ReadClient {
     uint32_t reads_in_flight = 0;
     uint32_t next_id = 0;
     uint64_t bytes_read = 0;
-    std::vector<uint64_t> bytes_from;  // by drive
+    std::vector<uint64_t> bytes_from;                        // by drive
+    double gap_s = std::numeric_limits<double>::infinity();  // from quiet to the next demand
+    std::chrono::steady_clock::time_point quiet{};           // since when no demand is pending
 };
 
 ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
@@ -96,7 +105,9 @@ ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
     prefetch.reserve(waiting_max());
     // A promoted prefetch may be there beside the full number of demand reads.
     const size_t actives = (size_t{map.tuning().in_flight_max} + 1) * map.drives();
-    const size_t pieces = size_t{expert_parts} * map.tuning().parts + copies_max;
+    const size_t pieces =
+        size_t{expert_parts} * map.tuning().parts + copies_max +
+        map.slot_bytes() / std::max<uint64_t>(map.tuning().guess_piece, page_size);
     active.reserve(actives);
     finished.reserve(waiting_max() + actives);
     cuts.reserve(pieces);
@@ -130,6 +141,7 @@ void ExpertReader::Impl::count(const Active& expert) {
     seen.assign(seen.size(), false);
     for (const Piece& piece : expert.pieces) {
         if (piece.state == PieceState::done) continue;
+        if (expert.cancelled && piece.state == PieceState::waiting) continue;
         const uint32_t drive = piece.file->drive();
         loads[drive].bytes += piece.read.length;
         if (seen[drive]) continue;
@@ -187,7 +199,14 @@ void ExpertReader::Impl::start(const Request& request, Urgency urgency) {
     }
     const auto files = map.copies(request.key);
     for (const CopyRead& cut : cuts) {
-        expert.pieces.push_back({cut.read, files[cut.copy], PieceState::waiting});
+        const File& file = *files[cut.copy];
+        const uint64_t most = std::max<uint64_t>(map.tuning().guess_piece, file.alignment());
+        const uint64_t length = urgency == Urgency::demand ? UINT64_MAX : most;
+        for (PlannedRead rest = cut.read; rest.needed > 0;) {
+            const PlannedRead piece =
+                take_front(rest, length / file.alignment() * file.alignment());
+            expert.pieces.push_back({piece, &file, PieceState::waiting});
+        }
     }
     expert.waiting = static_cast<uint32_t>(expert.pieces.size());
     count(expert);
@@ -222,8 +241,10 @@ void ExpertReader::Impl::start_demand() {
 
 void ExpertReader::Impl::start_prefetch() {
     const auto idle = [&](const File* file) {
-        const Load& load = loads[file->drive()];
-        return load.demand == 0 && load.prefetch == 0 && !load.demand_waits;
+        const uint32_t drive = file->drive();
+        const Load& load = loads[drive];
+        if (load.demand > 0 || load.demand_waits) return false;
+        return load.prefetch == 0 || load.bytes < guesses_max(drive).value_or(0);
     };
     size_t kept = 0;
     for (const Request request : prefetch) {
@@ -252,15 +273,11 @@ void ExpertReader::Impl::start_what_may() {
 
 void ExpertReader::Impl::queue_reads(Urgency urgency) {
     for (Active& expert : active) {
-        if (expert.urgency != urgency || expert.waiting == 0) continue;
+        if (expert.urgency != urgency || expert.waiting == 0 || expert.cancelled) continue;
         for (size_t i = 0; i < expert.pieces.size() && ring.free() > 0; i++) {
             Piece& piece = expert.pieces[i];
             if (piece.state != PieceState::waiting) continue;
-            const uint32_t drive = piece.file->drive();
-            // A prefetch that was overtaken goes on when demand has its bytes.
-            const Load& load = loads[drive];
-            if (urgency == Urgency::prefetch && (load.demand > 0 || load.demand_waits)) continue;
-            if (ring.drive(drive).in_flight() >= drive_reads_max) continue;
+            if (!may_queue(piece, urgency)) continue;
             piece.state = PieceState::in_flight;
             expert.waiting--;
             expert.in_flight++;
@@ -271,9 +288,45 @@ void ExpertReader::Impl::queue_reads(Urgency urgency) {
     }
 }
 
+// Of prefetches, what may be with a drive: what it delivers until the next demand. Nothing if that
+// is not known.
+std::optional<uint64_t> ExpertReader::Impl::guesses_max(uint32_t drive) const {
+    const double rate = ring.drive(drive).rate();
+    if (rate <= 0 || std::isinf(gap_s)) return std::nullopt;
+    const double passed =
+        demand_open() ? 0 : std::chrono::duration<double>(ring.now() - quiet).count();
+    return static_cast<uint64_t>(rate * (1 + guess_margin) * std::max(0.0, gap_s - passed));
+}
+
+// A prefetch that was overtaken goes on when demand has its bytes.
+bool ExpertReader::Impl::may_queue(const Piece& piece, Urgency urgency) const {
+    const uint32_t drive = piece.file->drive();
+    if (ring.drive(drive).in_flight() >= drive_reads_max) return false;
+    if (urgency == Urgency::demand) return true;
+    if (loads[drive].demand > 0 || loads[drive].demand_waits) return false;
+    const uint64_t there = with_drive(drive);
+    return there == 0 || there + piece.read.length <= guesses_max(drive).value_or(UINT64_MAX);
+}
+
+// Of all experts, from this drive.
+uint64_t ExpertReader::Impl::with_drive(uint32_t drive) const {
+    uint64_t bytes = 0;
+    for (const Active& expert : active) {
+        for (const Piece& piece : expert.pieces) {
+            const bool here = piece.file->drive() == drive;
+            if (here && piece.state == PieceState::in_flight) bytes += piece.read.length;
+        }
+    }
+    return bytes;
+}
+
 void ExpertReader::Impl::finish(size_t index) {
     Active& expert = active[index];
     const uint64_t before = bytes_read;
+    const Urgency urgency = expert.urgency;
+    if (expert.cancelled && expert.waiting > 0 && !expert.error) {
+        expert.error = Error{Code::interrupted, "prefetch cancelled"};
+    }
     if (!expert.error) {
         for (const Piece& piece : expert.pieces) bytes_read += piece.read.needed;
     }
@@ -286,6 +339,7 @@ void ExpertReader::Impl::finish(size_t index) {
     expert.pieces.clear();
     spare.push_back(std::move(expert.pieces));
     active.erase(active.begin() + static_cast<ptrdiff_t>(index));
+    if (urgency == Urgency::demand && !demand_open()) quiet = ring.now();
 }
 
 void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
@@ -308,7 +362,7 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
         }
         expert->waiting = 0;
     }
-    if (expert->in_flight == 0 && expert->waiting == 0) {
+    if (expert->in_flight == 0 && (expert->waiting == 0 || expert->cancelled)) {
         finish(static_cast<size_t>(expert - active.begin()));
     }
     start_what_may();  // the drive gets its next read before anyone looks at this one
@@ -341,7 +395,9 @@ void ExpertReader::request(ExpertKey key, std::byte* slot, Urgency urgency) {
 
 void ExpertReader::promote(ExpertKey key) {
     for (Active& expert : impl_->active) {
-        if (expert.request.key == key) expert.urgency = Urgency::demand;
+        if (expert.request.key != key) continue;
+        expert.urgency = Urgency::demand;
+        expert.cancelled = false;
     }
     std::vector<Request>& from = impl_->prefetch;
     const auto at = std::find_if(from.begin(), from.end(),
@@ -351,12 +407,30 @@ void ExpertReader::promote(ExpertKey key) {
     from.erase(at);
 }
 
-void ExpertReader::cancel_waiting_prefetches() {
-    for (const Request& request : impl_->prefetch) {
-        impl_->finished.push_back({request.key, request.slot, Urgency::prefetch,
-                                   Error{Code::interrupted, "prefetch cancelled"}});
+void ExpertReader::cancel(ExpertKey key) {
+    Impl& impl = *impl_;
+    std::erase_if(impl.prefetch, [&](const Request& request) {
+        if (request.key != key) return false;
+        impl.finished.push_back({request.key, request.slot, Urgency::prefetch,
+                                 Error{Code::interrupted, "prefetch cancelled"}});
+        return true;
+    });
+    for (size_t i = impl.active.size(); i-- > 0;) {
+        Active& expert = impl.active[i];
+        if (expert.request.key != key || expert.urgency != Urgency::prefetch) continue;
+        expert.cancelled = true;
+        if (expert.in_flight == 0) impl.finish(i);
     }
-    impl_->prefetch.clear();
+}
+
+void ExpertReader::expect_demand_after(double seconds) {
+    impl_->gap_s = seconds;
+    if (!impl_->demand_open()) impl_->quiet = impl_->ring.now();
+}
+
+std::optional<std::chrono::steady_clock::time_point> ExpertReader::quiet_since() const {
+    if (impl_->demand_open()) return std::nullopt;
+    return impl_->quiet;
 }
 
 Result<void> ExpertReader::pump() {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,9 +40,10 @@ struct ExpertKey {
 enum ExpertPart { w1_codes, w2_codes, w3_codes, w1_scales, w2_scales, w3_scales, expert_parts };
 
 struct ExpertTuning {
-    uint32_t parts = 2;            // parallel reads a range is cut in
-    uint64_t part_min = 1u << 20;  // bytes; no smaller pieces
-    uint32_t in_flight_max = 8;    // experts being read at once, from a drive
+    uint32_t parts = 2;                 // parallel reads a range is cut in
+    uint64_t part_min = 1u << 20;       // bytes; no smaller pieces
+    uint32_t in_flight_max = 8;         // experts being read at once, from a drive
+    uint64_t guess_piece = 512u << 10;  // bytes; guesses are read in no larger pieces
     bool operator==(const ExpertTuning&) const = default;
 };
 
@@ -92,6 +94,10 @@ class ExpertMap {
 
 enum class Urgency { demand, prefetch };
 
+// Of the time until the next demand; so much longer a drive is kept busy with guesses: one that is
+// right gains by every byte.
+inline constexpr double guess_margin = 0.25;
+
 struct Arrived {
     ExpertKey key;
     std::byte* slot;
@@ -107,7 +113,8 @@ class ExpertReader {
     // Queues a read into `slot` (map.slot_bytes(), page aligned; the reader's until collect()
     // reports it). At most waiting_max() requests may wait. On each drive demand reads start in the
     // order asked, few at a time (tuning.in_flight_max); a prefetch starts only while no demand
-    // waits or is in flight on its drives, and one at a time.
+    // waits or is in flight on its drives, one after the other. What is with a drive cannot be
+    // called back: see expect_demand_after().
     void request(ExpertKey key, std::byte* slot, Urgency urgency);
     static constexpr uint32_t waiting_max() { return 1024; }
 
@@ -115,8 +122,18 @@ class ExpertReader {
     // prefetches, and counts as demand; one that is being read counts as demand at once. No effect
     // on other keys.
     void promote(ExpertKey key);
-    // Prefetches that have not started are dropped and reported with Code::interrupted.
-    void cancel_waiting_prefetches();
+    // A prefetch that nobody wants any more: what no drive has been asked for is not read, and the
+    // expert is reported with Code::interrupted, once the pieces in flight are back. One whose last
+    // pieces are in flight arrives. No effect on other keys.
+    void cancel(ExpertKey key);
+    // The next demand is expected so many seconds after the last demand read is in (or after this
+    // call, if none is pending). Until another call no drive is given more of prefetches at once
+    // than it delivers by then (and guess_margin), but one piece; by default, and as long as its
+    // rate is not known, it gets all of one.
+    void expect_demand_after(double seconds);
+    // When the last demand read came in, or the last call of expect_demand_after() if that was
+    // later; nothing while demand is pending.
+    std::optional<std::chrono::steady_clock::time_point> quiet_since() const;
 
     // Starts what may start. Never blocks. Call it between pieces of compute.
     Result<void> pump();

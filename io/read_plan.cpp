@@ -38,6 +38,17 @@ void cut(const Span& span, uint64_t file_size, uint32_t alignment, uint32_t part
 
 }  // namespace
 
+PlannedRead take_front(PlannedRead& read, uint64_t length) {
+    PlannedRead front = read;
+    front.length = static_cast<uint32_t>(std::min<uint64_t>(read.length, length));
+    front.needed = std::min(front.length, read.needed);
+    read.offset += front.length;
+    read.to += front.length;
+    read.length -= front.length;
+    read.needed -= front.needed;
+    return front;
+}
+
 ReadPlan plan_reads(std::span<const ByteRange> ranges, uint64_t file_size, uint32_t alignment,
                     uint32_t parts, uint64_t part_min) {
     assert(std::has_single_bit(alignment) && alignment <= read_max && parts > 0);

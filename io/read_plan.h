@@ -22,6 +22,9 @@ struct PlannedRead {
     uint64_t to;      // offset in the destination, aligned
 };
 
+// Takes the first `length` bytes (aligned, above 0; all if there are fewer) off `read`.
+PlannedRead take_front(PlannedRead& read, uint64_t length);
+
 struct ReadPlan {
     std::vector<PlannedRead> reads;
     std::vector<uint64_t>

@@ -72,15 +72,9 @@ void cut_reads(std::span<const PlannedRead> reads, std::span<const uint64_t> sha
     for (PlannedRead rest : reads) {
         while (rest.length > 0) {
             while (left == 0) left = shares[++copy];
-            PlannedRead piece = rest;
-            piece.length = static_cast<uint32_t>(std::min<uint64_t>(rest.length, left));
-            piece.needed = std::min(piece.length, rest.needed);
+            const PlannedRead piece = take_front(rest, left);
             if (piece.needed > 0) out.push_back({piece, copy});
             left -= piece.length;
-            rest.offset += piece.length;
-            rest.to += piece.length;
-            rest.needed -= piece.needed;
-            rest.length -= piece.length;
         }
     }
 }

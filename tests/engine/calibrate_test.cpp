@@ -9,7 +9,7 @@
 #include "engine/cache_file.h"
 #include "engine/read_ring.h"
 #include "engine/read_trial.h"
-#include "tests/support/expert_shards.h"
+#include "tests/support/expert_rig.h"
 #include "tests/support/sim_clock.h"
 
 using namespace sluice;

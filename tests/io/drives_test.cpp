@@ -9,7 +9,7 @@
 
 #include "io/share_reads.h"
 #include "tests/io/temp_folder.h"
-#include "tests/support/expert_shards.h"
+#include "tests/support/expert_rig.h"
 #include "tests/support/sim_clock.h"
 
 using namespace sluice;

@@ -132,7 +132,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
             } else if (dice < 5) {
                 rig.reader->promote(key);
             } else if (dice < 6) {
-                if (random() % 4 == 0) rig.reader->cancel_waiting_prefetches();
+                rig.reader->cancel(open.empty() || random() % 4 == 0 ? key : open.begin()->second);
             } else if (dice < 8) {
                 REQUIRE(rig.reader->pump());
             } else {
@@ -265,24 +265,69 @@ TEST_CASE("experts: promote of a prefetch under way makes it demand") {
     CHECK(all[0].urgency == Urgency::demand);
 }
 
-TEST_CASE("experts: cancelled prefetches are reported, started ones arrive") {
+TEST_CASE(
+    "experts: a cancelled prefetch is reported, not read; one that is all in flight arrives") {
     Rig rig(tiny, {1, 1 << 20, 1});
     rig.start(RigEngine::simulated, 64);
-    for (const int32_t expert : {1, 2, 3}) rig.request({1, expert}, Urgency::prefetch);
+    for (const int32_t expert : {1, 2, 3, 4}) rig.request({1, expert}, Urgency::prefetch);
+    rig.request({0, 0});
+    rig.reader->cancel({0, 0});  // demand: no effect
+    rig.reader->cancel({1, 3});
+    rig.reader->cancel({6, 6});  // unknown: nothing
+    std::map<int32_t, bool> read;
+    for (const Arrived& arrived : rig.collect_all()) {
+        read[arrived.key.expert] = !arrived.error;
+        if (arrived.error) CHECK(arrived.error->code == Code::interrupted);
+    }
+    CHECK(read == std::map<int32_t, bool>{{0, true}, {1, true}, {2, true}, {3, false}, {4, true}});
+    CHECK(asked(rig) == planned(rig, {{0, 0}, {1, 1}, {1, 2}, {1, 4}}));
+    rig.request({1, 5}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
-    rig.reader->cancel_waiting_prefetches();
-    const auto all = rig.collect_all();
-    REQUIRE(all.size() == 3);
-    size_t interrupted = 0;
-    for (const Arrived& arrived : all) {
-        if (arrived.error) {
-            CHECK(arrived.error->code == Code::interrupted);
-            CHECK(arrived.key.expert != 1);
-            interrupted++;
+    rig.reader->cancel({1, 5});
+    const auto last = rig.collect_all();
+    REQUIRE(last.size() == 1);
+    CHECK(!last[0].error);
+    CHECK(rig.holds(last[0].slot, {1, 5}));
+}
+
+TEST_CASE("experts: of a prefetch cancelled under way the rest is not read, unless wanted again") {
+    for (const bool wanted : {false, true}) {
+        CAPTURE(wanted);
+        Rig rig(tiny, {1, 1 << 20, 1, 4096});
+        rig.start(RigEngine::simulated, 2);
+        rig.request({1, 1}, Urgency::prefetch);
+        REQUIRE(rig.reader->pump());
+        REQUIRE(rig.sim->submitted().size() == 2);  // the ring is full
+        rig.reader->cancel({1, 1});
+        CHECK(rig.reader->pending() == 1);  // the slot is still written to
+        if (wanted) rig.reader->promote({1, 1});
+        const auto all = rig.collect_all();
+        REQUIRE(all.size() == 1);
+        CHECK(all[0].error.has_value() != wanted);
+        if (wanted) {
+            CHECK(all[0].urgency == Urgency::demand);
+            CHECK(rig.holds(all[0].slot, {1, 1}));
+        } else {
+            CHECK(all[0].error->code == Code::interrupted);
+            CHECK(rig.sim->submitted().size() == 2);
         }
     }
-    CHECK(interrupted == 2);
-    CHECK(asked(rig) == planned(rig, {{1, 1}}));
+}
+
+TEST_CASE("experts: a prefetch is read in pieces, whatever their size, to the same bytes") {
+    for (const uint64_t piece : {1u, 4096u, 5000u, 8192u, 1u << 30}) {
+        CAPTURE(piece);
+        Rig rig(random_a, {2, 4096, 2, piece});
+        rig.start(RigEngine::simulated, 16);
+        for (int32_t expert = 0; expert < 8; expert++) rig.request({1, expert}, Urgency::prefetch);
+        for (const Arrived& arrived : rig.collect_all()) {
+            REQUIRE(!arrived.error);
+            CHECK(rig.holds(arrived.slot, arrived.key));
+        }
+        for (const RingEngine::Raw& raw : rig.sim->submitted()) {
+            CHECK(raw.length <= std::max<uint64_t>(piece, 4096));
+        }
+    }
 }
 
 TEST_CASE("experts: a failed read names shard, layer, expert and offset; the others arrive") {

@@ -17,20 +17,13 @@
 #include "io/checkpoint.h"
 #include "io/expert_reader.h"
 #include "io/memory.h"
+#include "tests/support/expert_shards.h"
 #include "tests/support/sim_ring.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice {
 
-inline constexpr std::array<const char*, expert_parts> part_names{
-    "w1.weight", "w2.weight", "w3.weight", "w1.scale", "w2.scale", "w3.scale"};
-
 enum class RigEngine { uring, threads, simulated };
-
-inline std::string expert_name(ExpertKey key, int part) {
-    return "layers." + std::to_string(key.layer) + ".ffn.experts." + std::to_string(key.expert) +
-           "." + part_names[static_cast<size_t>(part)];
-}
 
 inline std::array<const Tensor*, expert_parts> parts_of(const Checkpoint& checkpoint,
                                                         ExpertKey key) {

@@ -1,20 +1,31 @@
 // A checkpoint of nothing but experts, of a size at which drives show their speed.
 #pragma once
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "io/expert_reader.h"
 #include "io/text.h"
-#include "tests/support/expert_rig.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice {
 
+inline constexpr std::array<const char*, expert_parts> part_names{
+    "w1.weight", "w2.weight", "w3.weight", "w1.scale", "w2.scale", "w3.scale"};
+
+inline std::string expert_name(ExpertKey key, int part) {
+    return "layers." + std::to_string(key.layer) + ".ffn.experts." + std::to_string(key.expert) +
+           "." + part_names[static_cast<size_t>(part)];
+}
+
 struct ExpertShards {
     int32_t layers = 2, experts = 12;
     uint64_t codes = 448u << 10, scales = 28u << 10;  // bytes of one tensor
+    bool sparse = false;                              // nothing but zeros, and no room taken
 
     static std::string name(int32_t layer, int32_t layers) {
         char text[64];
@@ -40,6 +51,7 @@ struct ExpertShards {
         const uint64_t length = header.size();
         std::memcpy(out.data(), &length, 8);
         out += header;
+        if (sparse) return out;
         std::mt19937_64 random(static_cast<uint64_t>(layer) + 1);
         const size_t begin = out.size();
         out.resize(begin + at);
@@ -64,7 +76,13 @@ struct ExpertShards {
     // `shards` of it into `folder`, with config and index if it is to be a model's.
     void write(const std::filesystem::path& folder, const std::vector<int32_t>& shards,
                bool companions) const {
-        for (int32_t layer : shards) write_file(folder / name(layer, layers), shard(layer));
+        for (int32_t layer : shards) {
+            const std::filesystem::path path = folder / name(layer, layers);
+            const std::string content = shard(layer);
+            write_file(path, content);
+            const uint64_t tensors = static_cast<uint64_t>(experts) * 3 * (codes + scales);
+            if (sparse) std::filesystem::resize_file(path, content.size() + tensors);
+        }
         if (!companions) return;
         write_file(folder / "config.json", "{}");
         write_file(folder / "model.safetensors.index.json", index());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -26,6 +27,11 @@ class TimedDrive final : public RingEngine {
     double waited_s() const { return waited_; }  // time the caller stood still
 
     const char* name() const override { return "timed"; }
+    std::chrono::steady_clock::time_point now() const override {
+        const std::chrono::duration<double> passed(clock_.now);
+        return std::chrono::steady_clock::time_point(
+            std::chrono::duration_cast<std::chrono::steady_clock::duration>(passed));
+    }
     Result<void> add_file(int fd) override {
         drive_of_.emplace(fd, drive_of_.size() % rates_.size());
         return {};
