@@ -23,6 +23,7 @@
 #include "tools/selftest.h"
 #include "tools/signals.h"
 #include "tools/simulate.h"
+#include "tools/stray_names.h"
 #include "tools/terminal.h"
 #include "tools/verify.h"
 
@@ -115,5 +116,6 @@ int main(int argc, char** argv) {
                        : options.verbose ? log::Level::info
                                          : log::Level::warn;
     log::set_level(options.log_level.value_or(level));
+    if (const std::string stray = stray_variables(environ); !stray.empty()) log::warn(stray);
     return run_traced(options, inspect_terminal(options.color, stdin_open));
 }

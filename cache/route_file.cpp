@@ -16,6 +16,7 @@ constexpr char magic[8] = {'S', 'L', 'R', 'O', 'U', 'T', 'E', '1'};
 constexpr size_t header_bytes = 8 + 4 * 4 + 8;
 constexpr size_t token_head_bytes = 4;
 constexpr uint32_t layers_max = 1024, experts_max = 65534, top_k_max = 256, name_max = 4096;
+constexpr const char* flag = "--record-routes";
 constexpr uint16_t nobody = 65535;
 constexpr uint8_t flag_sweep = 1, flag_chunk_end = 2, flag_together = 4;
 
@@ -63,7 +64,7 @@ tl::unexpected<Error> corrupt(const std::filesystem::path& path, const std::stri
 
 struct RouteRecorder::Impl {
     std::filesystem::path path;
-    Stream file;
+    GrowingFile file;
     RouteFileHeader header;
     std::vector<uint8_t> record;  // the token so far
     bool wrong = false;           // a step that is not of this model
@@ -86,9 +87,11 @@ struct RouteRecorder::Impl {
         }
     }
     Result<void> write(const std::vector<uint8_t>& bytes) {
-        const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-        if (!written || std::fflush(file.get()) != 0) return io_error(path, "write", errno);
-        return {};
+        return named(file.append({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    }
+    static Result<void> named(Result<void> done) {
+        if (done) return done;
+        return fail(done.error().code, cat(flag, " ", done.error().message));
     }
 };
 
@@ -102,12 +105,12 @@ Result<std::unique_ptr<RouteRecorder>> RouteRecorder::create(const std::filesyst
                     cat("route file: a model of ", header.layers, " layers, ", header.experts,
                         " experts and top ", header.top_k, " cannot be recorded"));
     }
-    auto target = output_file("--record-routes", path, {magic, sizeof(magic)});
+    auto target = output_file(flag, path, {magic, sizeof(magic)});
     if (!target) return tl::unexpected(std::move(target).error());
-    Stream file(std::fopen(target->c_str(), "wb"));
-    if (!file) return io_error(path, "create", errno);
+    auto file = GrowingFile::create(*target, 0644);
+    if (!file) return tl::unexpected(Impl::named(tl::unexpected(file.error())).error());
     auto recorder = std::unique_ptr<RouteRecorder>(new RouteRecorder);
-    recorder->impl_ = std::make_unique<Impl>(Impl{path, std::move(file), header, {}, false});
+    recorder->impl_ = std::make_unique<Impl>(Impl{path, std::move(*file), header, {}, false});
     std::vector<uint8_t> bytes(magic, magic + sizeof(magic));
     put(bytes, layers);
     put(bytes, experts);
@@ -122,7 +125,14 @@ Result<std::unique_ptr<RouteRecorder>> RouteRecorder::create(const std::filesyst
     return recorder;
 }
 
-RouteRecorder::~RouteRecorder() = default;
+// Where an answer ended early the tokens until then are whole, and worth keeping.
+RouteRecorder::~RouteRecorder() {
+    if (impl_) (void)keep();
+}
+
+Result<void> RouteRecorder::keep() {
+    return Impl::named(impl_->file.keep());
+}
 
 void RouteRecorder::step(const RouteStep& step) {
     Impl& impl = *impl_;

@@ -32,12 +32,16 @@ struct RouteFileHeader {
     std::string model;
 };
 
-// Writes as it goes, flushed per token; a file cut short is readable up to its last whole token.
+// Writes as it goes, every token at once, beside `path`: the file has its name from keep() on,
+// which the destructor does, too. Where writing failed (io, of token_done() and keep()) no file is
+// left.
 class RouteRecorder {
  public:
     static Result<std::unique_ptr<RouteRecorder>> create(const std::filesystem::path& path,
                                                          const RouteFileHeader& header);
     ~RouteRecorder();
+    // Nothing is recorded after it.
+    Result<void> keep();
     // The layers of one token, any order. At most top_k ids of each list are kept.
     void step(const RouteStep& step);
     // `sweep`: part of a prompt. `chunk_end`: the last token of its forward pass; the tokens of one

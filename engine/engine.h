@@ -180,6 +180,8 @@ class Session {
         std::function<void(double done)> progress);  // share of a feed, by layers to go through
     const RunStats& stats() const;
     void clear_stats();
+    // At the end: what --record-routes names is whole. An error (io) if it could not be written.
+    Result<void> keep_routes();
     // After an answer: corrupt if a file of the model changed since it was opened.
     Result<void> files_unchanged() const;
 

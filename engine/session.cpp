@@ -310,6 +310,10 @@ void Session::set_probe(Probe* probe) {
 void Session::set_progress(std::function<void(double done)> progress) {
     impl_->progress = std::move(progress);
 }
+Result<void> Session::keep_routes() {
+    RouteRecorder* recorder = impl_->rt().recorder.get();
+    return recorder ? recorder->keep() : Result<void>();
+}
 Result<void> Session::files_unchanged() const {
     const Checkpoint& checkpoint = impl_->rt().checkpoint;
     const ReadRing& ring = *impl_->rt().ring;

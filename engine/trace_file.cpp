@@ -239,9 +239,7 @@ Result<void> write_trace(const std::filesystem::path& path, const Trace& trace) 
             "\",\"origin\":", json_quote(trace.origin), ",\n\"prompt\":", ids_text(trace.prompt),
             ",\n\"tokens\":", ids_text(trace.tokens), ",\n\"steps\":", steps_text(trace.steps),
             ",\n\"prompt_steps\":", steps_text(trace.prompt_steps), "}\n");
-    auto written = write_file_whole(path, text, 0644);
-    if (!written) return within("the trace could not be written", std::move(written).error());
-    return {};
+    return write_file_whole(path, text, 0644);
 }
 
 Result<std::filesystem::path> trace_output(const std::filesystem::path& path) {

@@ -6,8 +6,8 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <string>
+#include <utility>
 
 #include "io/text.h"
 
@@ -25,17 +25,6 @@ bool of_its_kind(const fs::path& path, std::string_view head) {
     const ssize_t got = ::read(fd, begin.data(), begin.size());
     ::close(fd);
     return got == 0 || (got == static_cast<ssize_t>(head.size()) && begin == head);
-}
-
-// Writes and syncs an open file; the caller closes it.
-bool write_all(int fd, std::string_view bytes) {
-    while (!bytes.empty()) {
-        ssize_t count = ::write(fd, bytes.data(), bytes.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return false;
-        bytes.remove_prefix(static_cast<size_t>(count));
-    }
-    return ::fsync(fd) == 0;
 }
 
 }  // namespace
@@ -73,16 +62,56 @@ Result<fs::path> output_file(std::string_view flag, const fs::path& path, std::s
     return target;
 }
 
+Result<GrowingFile> GrowingFile::create(const fs::path& path, mode_t mode) {
+    GrowingFile file;
+    file.path_ = path;
+    file.name_ = path.string() + ".XXXXXX";
+    file.fd_ = ::mkostemp(file.name_.data(), O_CLOEXEC);
+    if (file.fd_ >= 0 && ::fchmod(file.fd_, mode) == 0) return file;
+    return tl::unexpected(file.failed().error());
+}
+
+GrowingFile::GrowingFile(GrowingFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      name_(std::exchange(other.name_, {})),
+      fd_(std::exchange(other.fd_, -1)),
+      cause_(other.cause_) {}
+
+GrowingFile::~GrowingFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+Result<void> GrowingFile::failed() {
+    if (cause_ == 0) cause_ = errno;
+    return fail(Code::io, cat(printable(path_.string()), ": ", errno_text(cause_)));
+}
+
+Result<void> GrowingFile::append(std::string_view bytes) {
+    if (cause_ != 0) return failed();
+    while (!bytes.empty()) {
+        const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return failed();
+        bytes.remove_prefix(static_cast<size_t>(count));
+    }
+    return {};
+}
+
+Result<void> GrowingFile::keep() {
+    if (cause_ != 0) return failed();
+    if (name_.empty()) return {};
+    if (::fsync(fd_) != 0 || ::close(std::exchange(fd_, -1)) != 0) return failed();
+    if (::rename(name_.c_str(), path_.c_str()) != 0) return failed();
+    name_.clear();
+    return {};
+}
+
 Result<void> write_file_whole(const fs::path& path, std::string_view bytes, mode_t mode) {
-    std::string name = path.string() + ".XXXXXX";
-    int fd = ::mkostemp(name.data(), O_CLOEXEC);
-    bool done = fd >= 0 && ::fchmod(fd, mode) == 0 && write_all(fd, bytes);
-    if (fd >= 0) done = ::close(fd) == 0 && done;
-    done = done && ::rename(name.c_str(), path.c_str()) == 0;
-    if (done) return {};
-    int cause = errno;
-    if (fd >= 0) ::unlink(name.c_str());
-    return fail(Code::io, cat(printable(path.string()), ": ", std::strerror(cause)));
+    auto file = GrowingFile::create(path, mode);
+    if (!file) return tl::unexpected(file.error());
+    if (auto written = file->append(bytes); !written) return written;
+    return file->keep();
 }
 
 }  // namespace sluice

@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-// A link to nowhere is not there. Where permission is missing all three say no: ask no_permission()
+// A link to nowhere is not there. Where permission is missing both say no: ask no_permission()
 // before calling that absent.
 bool is_there(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
-bool is_entry(const std::filesystem::path& path);  // of the link itself
+// Of the link itself; yes where permission is missing, so that opening it tells.
+bool is_entry(const std::filesystem::path& path);
 
 // The error (io) where permission is missing: on the way to `path`, naming the folder that may not
 // be entered, or for `path` itself to do what `wanted` says (R_OK: read or list, X_OK: enter).

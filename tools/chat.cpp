@@ -61,7 +61,17 @@ class Chat {
         clear();
     }
 
+    // How it ends. What was recorded is whole then, or that is the error.
     int run() {
+        const int code = converse();
+        auto kept = run_.session->keep_routes();
+        if (kept) return code;
+        const int failed = report_error(kept.error());
+        return code == exit_ok ? failed : code;
+    }
+
+ private:
+    int converse() {
         if (!options_.quiet) say("Type a message, or /help.");
         bool asked_to_leave = false;
         while (!leave_) {
@@ -89,7 +99,6 @@ class Chat {
         return failure_;
     }
 
- private:
     static std::string history_file() {
         std::string folder = state_folder();
         return folder.empty() ? folder : folder + "/history";

@@ -116,6 +116,25 @@ std::string folder_from(const char* variable, const char* below_home) {
     return home && home[0] ? cat(home, below_home) : std::string();
 }
 
+constexpr const char* config_name = "config.toml";
+
+// Settings that are there and cannot be read are an error: a run without them is not what was asked
+// for. A home that may not be entered has none.
+Result<bool> has_config(const std::filesystem::path& folder) {
+    const std::filesystem::path path = folder / config_name;
+    std::error_code error;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(folder, error))) return false;
+    if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
+    for (const auto& part : {folder, path}) {
+        if (!is_entry(part)) return false;
+        if (is_there(part)) continue;
+        return fail(Code::usage, cat(printable(part.string()),
+                                     ": a link to what is not there; mend it or remove it"));
+    }
+    if (std::filesystem::is_regular_file(path, error)) return true;
+    return fail(Code::usage, cat(printable(path.string()), " is not a file"));
+}
+
 }  // namespace
 
 Result<std::vector<ConfigEntry>> parse_config_file(std::string_view file, std::string_view text) {
@@ -153,12 +172,10 @@ Result<std::vector<std::filesystem::path>> config_files(const std::string& chose
     std::vector<std::filesystem::path> found;
     std::string user = folder_from("XDG_CONFIG_HOME", "/.config");
     for (const std::string& folder : {user, std::string("/etc")}) {
-        std::filesystem::path path = std::filesystem::path(folder) / "sluice/config.toml";
-        if (folder.empty() || !std::filesystem::exists(path, error)) continue;
-        if (!std::filesystem::is_regular_file(path, error)) {
-            return fail(Code::usage, cat(printable(path.string()), " is not a file"));
-        }
-        found.push_back(path);
+        if (folder.empty()) continue;
+        auto there = has_config(std::filesystem::path(folder) / "sluice");
+        if (!there) return tl::unexpected(there.error());
+        if (*there) found.push_back(std::filesystem::path(folder) / "sluice" / config_name);
     }
     return found;
 }

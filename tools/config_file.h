@@ -25,7 +25,8 @@ struct ConfigEntry {
 Result<std::vector<ConfigEntry>> parse_config_file(std::string_view file, std::string_view text);
 
 // Files that exist, most important first: `chosen` alone when not empty (then it must exist), else
-// $XDG_CONFIG_HOME/sluice/config.toml (~/.config when unset) and /etc/sluice/config.toml.
+// $XDG_CONFIG_HOME/sluice/config.toml (~/.config when unset) and /etc/sluice/config.toml. One that
+// is there and is no file that can be read is an error: a link to nowhere, a folder, a closed one.
 Result<std::vector<std::filesystem::path>> config_files(const std::string& chosen);
 
 }  // namespace sluice

@@ -238,7 +238,9 @@ Result<void> keep_or_compare(const HashFile& file, const HashRun& run) {
         for (const ShardHash& shard : run.shards) {
             if (shard.error) return {};  // reported as unreadable; half a file would mislead
         }
-        return write_file_whole(file.path, hash_file_text(run.shards), 0644);
+        auto done = write_file_whole(file.path, hash_file_text(run.shards), 0644);
+        if (done) return done;
+        return fail(done.error().code, cat("--hashes ", done.error().message));
     }
     const std::string shown = printable(file.path.string());
     const std::vector<std::string> differences = compare_hashes(run.shards, *file.before);

@@ -112,6 +112,10 @@ int run_once(const Options& options, const Terminal& terminal) {
                            });
     progress.finish();
     if (!answer) return report_error(answer.error());
+    if (auto kept = run->session->keep_routes(); !kept && !answer->error) {
+        answer->finish = Finish::error;
+        answer->error = kept.error();
+    }
     if (options.json)
         sink.write(answer_json(*answer, run->facts) + "\n");
     else

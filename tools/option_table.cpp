@@ -1,5 +1,7 @@
 #include "tools/option_table.h"
 
+#include <cctype>
+
 #include "tools/option_setters.h"
 
 namespace sluice {
@@ -192,6 +194,24 @@ std::vector<std::string> OptionSpec::long_names() const {
 
 std::span<const OptionSpec> option_table() {
     return table;
+}
+
+std::string variable_name(std::string_view long_name) {
+    std::string out = "SLUICE_";
+    for (char c : long_name) {
+        out += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    }
+    return out;
+}
+
+const OptionSpec* find_lasting(std::string_view long_name) {
+    for (const OptionSpec& spec : table) {
+        if (!spec.lasting) continue;
+        for (const std::string& name : spec.long_names()) {
+            if (name == long_name) return &spec;
+        }
+    }
+    return nullptr;
 }
 
 }  // namespace sluice

@@ -48,4 +48,9 @@ struct OptionSpec {
 
 std::span<const OptionSpec> option_table();
 
+// "ctx-size" -> "SLUICE_CTX_SIZE".
+std::string variable_name(std::string_view long_name);
+// The option that has `long_name` and may come from a variable or a file; null: none.
+const OptionSpec* find_lasting(std::string_view long_name);
+
 }  // namespace sluice

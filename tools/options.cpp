@@ -8,6 +8,7 @@
 #include "io/text.h"
 #include "tools/config_file.h"
 #include "tools/option_table.h"
+#include "tools/stray_names.h"
 #include "tools/user_text.h"
 
 namespace sluice {
@@ -57,22 +58,6 @@ struct Sources {
     std::vector<std::vector<std::pair<const OptionSpec*, Setting>>> files;
 };
 
-std::string variable_name(const std::string& long_name) {
-    std::string out = "SLUICE_";
-    for (char c : long_name) out += c == '-' ? '_' : static_cast<char>(std::toupper(c));
-    return out;
-}
-
-const OptionSpec* find_key(std::string_view key) {
-    for (const auto& spec : option_table()) {
-        if (!spec.lasting) continue;
-        for (const auto& name : spec.long_names()) {
-            if (name == key) return &spec;
-        }
-    }
-    return nullptr;
-}
-
 Result<std::vector<std::pair<const OptionSpec*, Setting>>> read_settings(
     const std::filesystem::path& path) {
     auto text = read_text(path, 1 << 20);
@@ -83,8 +68,9 @@ Result<std::vector<std::pair<const OptionSpec*, Setting>>> read_settings(
     std::vector<std::pair<const OptionSpec*, Setting>> out;
     for (auto& entry : *entries) {
         std::string source = cat(path.string(), " line ", entry.line, ": ", entry.key);
-        const OptionSpec* spec = find_key(entry.key);
-        if (!spec) return fail(Code::usage, source + ": unknown key (see sluice --help)");
+        const OptionSpec* spec = find_lasting(entry.key);
+        if (!spec)
+            return fail(Code::usage, cat(source, ": unknown key (", key_meant(entry.key), ")"));
         bool list = spec->takes == Takes::repeated || spec->takes == Takes::several;
         if (entry.values.empty() || (!list && entry.values.size() != 1)) {
             return fail(Code::usage, source + ": takes one value");

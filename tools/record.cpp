@@ -54,7 +54,9 @@ int run_record(const Options& options, const Terminal& terminal) {
     if (!trace) return report_error(trace.error());
     if (auto same = run->session->files_unchanged(); !same) return report_error(same.error());
     trace->model = run->facts.model;
-    if (auto done = write_trace(*output, *trace); !done) return report_error(done.error());
+    if (auto done = write_trace(*output, *trace); !done) {
+        return report_error({done.error().code, cat("-o ", done.error().message)});
+    }
     if (!options.quiet) {
         std::fprintf(stderr, "%s: %zu prompt tokens, %zu tokens recorded\n", options.output.c_str(),
                      trace->prompt.size(), trace->tokens.size());

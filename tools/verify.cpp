@@ -130,6 +130,7 @@ int run_verify(const Options& options, const Terminal& terminal) {
                               " files (the folder's name says which model it is; a "
                               "trace named itself is compared with any)")});
     }
+    if (auto kept = run->session->keep_routes(); !kept) return report_error(kept.error());
     auto written = output.write(summary(tally));
     if (!written) return report_error(written.error());
     return tally.differing == 0 ? exit_ok : exit_mismatch;

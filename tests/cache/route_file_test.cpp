@@ -148,6 +148,9 @@ TEST_CASE("recording tells what it cannot write") {
     }
     (*recorder)->step({0, fine, {}});
     CHECK((*recorder)->token_done(false));
+    CHECK_FALSE(read_route_file(folder / "r"));  // it has no name yet
+    CHECK((*recorder)->keep());
+    CHECK((*recorder)->keep());
     auto routes = read_route_file(folder / "r");
     REQUIRE(routes);
     CHECK(routes->tokens.size() == 1);

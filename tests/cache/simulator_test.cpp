@@ -63,6 +63,7 @@ class Recording {
     }
     uint64_t number() { return routes_.number(); }
     const CacheStats& stats() const { return rig_.cache->stats(); }
+    void keep() { REQUIRE(recorder_->keep()); }
 
  private:
     using Chosen = std::vector<std::vector<int32_t>>;  // [layer * tokens]
@@ -122,6 +123,7 @@ TEST_CASE("a replay agrees with the live cache to the last hit") {
                 }
                 for (int step = 0; step < 8; ++step) live.decode();
             }
+            live.keep();
             const RouteFile routes = read_back(folder / "routes");
             auto replay = simulate(routes, {policy, "router", slots, 0, seed});
             REQUIRE(replay);
@@ -147,6 +149,7 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
                 live.chunks(1 + (seed + turn) % 4, 1 + live.number() % 9);
                 for (int step = 0; step < 6; ++step) live.decode();
             }
+            live.keep();
             RouteFile routes = read_back(folder / "routes");
             const SimulateOptions options{policy, "router", slots, 0, seed};
             auto replay = simulate(routes, options);

@@ -27,9 +27,6 @@ if "libasan" not in linked and "libtsan" not in linked:  # they want terabytes o
               low.returncode == 0 or (low.returncode == 4 and b"memory" in low.stderr and low.stdout == b"" and
                                       low.stderr.count(b"\n") == 1), (low.returncode, low.stderr))
 one_line("--verify that takes the model, too", 2, "no model: it goes before --verify", "--verify", "x.json", TINY)
-os.makedirs(os.path.join(work, "settings", "sluice", "config.toml"))
-one_line("settings that are a folder", 2, r"settings/sluice/config\.toml is not a file", TINY, "-p", QUESTION,
-         env=environment(XDG_CONFIG_HOME=os.path.join(work, "settings")))
 one_line("an unknown flag", 2, "--no-such-flag", TINY, "--no-such-flag")
 for flag, values in {
         "--temp": ("-1", "nan", "inf", "hot", ""), "--top-p": ("0", "1.1", "nan"),
@@ -210,3 +207,52 @@ for layer, subject in ((3, "layer 4: the router's scores"), (7, "the logit of to
 # ---- where nothing can be written: told before the work, exit 2 ------------------------------------
 one_line("a trace that cannot be written", 2, "its folder does not exist", "record", TINY, "-p", QUESTION, "-n", "2", "-o",
          work + "/no/such/folder/t.json", "--quiet")
+
+# ---- a drive that is full: exit 5, one line, nothing half-written, and what was there stays --------
+for flag, kind, *arguments in (("--record-routes", b"SLROUTE1", TINY, "-p", QUESTION, "-n", "20"),
+                               ("--trace", b'{"displayTimeUnit":"ms","traceEvents":[', TINY, "-p", QUESTION, "-n", "5"),
+                               ("-o", b'{"format":"sluice-trace-1"', "record", TINY, "-p", QUESTION, "-n", "20"),
+                               ("--hashes", b"", "inspect", TINY, "--check")):
+    place = os.path.join(work, "full" + flag)
+    os.mkdir(place)
+    path = os.path.join(place, "out")
+    for before in (None, kind):
+        if before is not None:
+            with open(path, "wb") as file:
+                file.write(before)
+        full = run(*arguments, *(("--quiet",) if flag != "--hashes" else ()), flag, path,
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)))
+        check_run(f"{flag} on a full drive, {before!r} there", full, 5, None,
+                  rf"^sluice: {flag} {re.escape(path)}: File too large \(EFBIG\)\n$")
+        left = [(name, open(os.path.join(place, name), "rb").read()) for name in os.listdir(place)]
+        check("nothing half-written is left, what was there is", left == ([] if before is None else [("out", before)]), left)
+
+# ---- settings that would be without effect --------------------------------------------------------
+ASK = (TINY, "-p", QUESTION, "-n", "1", "--temp", "0")
+for home, make, said in (
+        ("link", lambda at: os.symlink("/nowhere/at/all", at + "/config.toml"), r"config\.toml: a link to what is not there"),
+        ("folder-link", lambda at: (os.rmdir(at), os.symlink("/nowhere/at/all", at)), "sluice: a link to what is not there"),
+        ("folder", lambda at: os.mkdir(at + "/config.toml"), r"config\.toml is not a file"),
+        ("typo", lambda at: open(at + "/config.toml", "w").write("tepm = 1\n"), r"config\.toml line 1: tepm: .*\"temp\""),
+        ("flag", lambda at: open(at + "/config.toml", "w").write("json = true\n"), r"config\.toml line 1: json: .*--json is a flag alone")):
+    place = os.path.join(work, "home-" + home, "sluice")
+    os.makedirs(place)
+    make(place)
+    one_line(f"settings: a {home}", 2, re.escape(os.path.dirname(place)) + ".*" + said, *ASK,
+             env=environment(XDG_CONFIG_HOME=os.path.dirname(place)))
+stray = dict(SLUICE_VRMA="3GiB", SLUICE_TRACE="x", sluice_ram="1GiB", SLUICE_QUITE_ELSE="1", SLUICE_SOURCE_DIR=SOURCE,
+             SLUICE_TEST_FULL="1", SLUICE_EMPTY="", SLUICE_TEMP="0", SLUICE="x")
+told = run(*ASK, env=environment(**stray))
+check_run("variables without effect: one line", told, 0)
+lines = [line for line in told.stderr.decode().splitlines() if "effect" in line]
+check("each with what was meant, and no other", len(lines) == 1 and lines[0].startswith("sluice: warning: ") and sorted(
+    re.findall(r"(\w+) has no effect \(([^)]*)\)", lines[0])) == sorted([
+        ("SLUICE_VRMA", "did you mean SLUICE_VRAM?"), ("SLUICE_TRACE", "--trace is a flag alone"),
+        ("sluice_ram", "did you mean SLUICE_RAM?"), ("SLUICE_QUITE_ELSE", "sluice --help lists what there is")]), told.stderr)
+quiet = run(*ASK, "--quiet", env=environment(**stray))
+check("not with --quiet", quiet.returncode == 0 and quiet.stderr == b"", quiet.stderr)
+structured = run(*ASK, "--json", env=environment(**stray))
+check("beside --json, not in it", json.loads(structured.stdout) and b"SLUICE_VRMA" in structured.stderr, structured)
+check("nor with --version", run("--version", env=environment(**stray)).stderr == b"")
+known = run(*ASK, env=environment(SLUICE_RAM="1GiB", SLUICE_MAX_TOKENS="1", SLUICE_SHOW_TIMINGS="on", SLUICE_ONLY=None))
+check("settings are no such", known.returncode == 0 and b"effect" not in known.stderr, known.stderr)

@@ -128,6 +128,10 @@ with open(path("home", ".config", "sluice", "config.toml"), "w") as file:
     file.write("temp = 0\n")
 os.chmod(path("home", ".config", "sluice", "config.toml"), 0)
 closed("the user's config file", path("home"), TINY, *ASK, env=environment(HOME=home))
+os.chmod(path("home", ".config", "sluice"), 0)
+closed("the folder it is in", path("home", ".config", "sluice"), TINY, *ASK, env=environment(HOME=home))
+os.chmod(path("home"), 0)
+check_run("another's home has no settings for me", ask(TINY, *ASK, env=environment(HOME=home)), 0)
 
 
 # ---- a limit on threads --------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP: in an answer, a prompt, a recording, and while the model is loaded."""
+import glob
 import json
 import os
 import signal
@@ -27,7 +28,8 @@ def wait_for_handlers(process):
 
 
 def wait_for_bytes(path, count):
-    while not os.path.exists(path) or os.path.getsize(path) < count:
+    """Of the file that grows beside `path`."""
+    while not any(os.path.getsize(name) >= count for name in glob.glob(path + ".*")):
         time.sleep(0.01)
 
 endless = ("-p", "Tell me a story", "-n", "8000", "--ignore-eos")

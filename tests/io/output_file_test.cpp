@@ -44,6 +44,35 @@ TEST_CASE("an output file: new, empty or of its kind, and nothing else is writte
     CHECK(refused(pipe, "is not a regular file"));
 }
 
+TEST_CASE("a growing file has its name when it is kept, and is gone when it is not") {
+    TempDir dir;
+    const fs::path path = dir / "grown";
+    write_file(path, "before");
+    const auto files = [&] {
+        return std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator());
+    };
+    {
+        auto file = GrowingFile::create(path, 0644);
+        REQUIRE(file);
+        REQUIRE(file->append("one"));
+        GrowingFile moved = std::move(*file);
+        CHECK(moved.append(" two"));
+        CHECK(files() == 2);
+    }
+    CHECK(files() == 1);
+    CHECK(read_file(path) == "before");
+    {
+        auto file = GrowingFile::create(path, 0644);
+        REQUIRE(file);
+        REQUIRE(file->append("one"));
+        CHECK(file->keep());
+        CHECK(file->keep());
+    }
+    CHECK(files() == 1);
+    CHECK(read_file(path) == "one");
+    CHECK(GrowingFile::create(dir / "no" / "folder", 0644).error().code == Code::io);
+}
+
 TEST_CASE("an output file: links are followed, never replaced") {
     TempDir dir;
     write_file(dir / "model", "weights");

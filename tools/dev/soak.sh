@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A long answer must not slow down or grow: generates TOKENS tokens past every end token, and compares the last 200 with
-# 200 early ones, once the cache is warm. The route file grows by one record a token: its size says how far the run is.
+# 200 early ones, once the cache is warm. The route file grows by one record a token, as routes.* until it is whole: its size
+# says how far the run is.
 #   soak.sh BINARY MODEL [TOKENS] [sluice flags...]      (default 2000 tokens; --device cuda and others pass through)
 # Prints one table: speed, hits (replayed; they need --cache-slots N among the flags, and with a card --vram-slots off),
 # resident memory and VRAM (with a card), early and late. Exit 1 when the late speed is more than
@@ -23,7 +24,7 @@ has_gpu=
 pid=$!
 beat=0 vram=0
 while kill -0 "$pid" 2>/dev/null; do
-    size=$(stat -c %s "$work/routes" 2>/dev/null || echo 0)
+    size=$(stat -c %s "$work"/routes* 2>/dev/null || echo 0)
     rss=$(awk '/^VmRSS/ { print $2 }' "/proc/$pid/status" 2>/dev/null || echo 0)
     [ -n "$has_gpu" ] && [ $((beat % 20)) = 0 ] && vram=$(gpu)
     [ "$size" = 0 ] || [ -z "$rss" ] || echo "$EPOCHREALTIME $size $rss $vram" >>"$work/samples"
