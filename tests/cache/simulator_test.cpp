@@ -176,6 +176,7 @@ TEST_CASE("with a drive that is always in time the replay agrees with prefetchin
             Recording live(folder / "routes", follow,
                            {.cache_slots = slots, .ring_slots = 16, .policy = "lru"});
             for (int step = 0; step < 20; ++step) live.decode(follow);
+            live.keep();
             auto replay =
                 simulate(read_back(folder / "routes"), {"lru", "router", slots, follow, 0});
             REQUIRE(replay);
