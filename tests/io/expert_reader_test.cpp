@@ -100,9 +100,10 @@ TEST_CASE("experts: two ranges when the writer kept them together") {
 }
 
 TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
-    Rig rig(random_a, {3, 4096, 3});
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    Rig whole(random_a, {3, 4096, 3}), pieces(random_a, {3, 4096, 3, 4096});
+    for (uint64_t seed = 0; seed < 300; seed++) {
         CAPTURE(seed);
+        Rig& rig = seed % 2 == 0 ? whole : pieces;
         std::mt19937_64 random(seed);
         SimFaults faults{.short_read = 0.2, .again = 0.1, .reorder = 0.8, .late = 0.5};
         if (seed % 3 == 0) faults.eio = 0.05;
@@ -134,6 +135,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
             } else if (dice < 6) {
                 rig.reader->cancel(open.empty() || random() % 4 == 0 ? key : open.begin()->second);
             } else if (dice < 8) {
+                if (random() % 4 == 0) rig.reader->expect_demand_after(random() % 3 * 1e-4);
                 REQUIRE(rig.reader->pump());
             } else {
                 std::array<Arrived, 2> some;
