@@ -20,5 +20,6 @@ if ((${#missing[@]})); then
 fi
 
 export PATH=$PATH:/usr/local/cuda/bin
-cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@" >&2
+# What an earlier call left out, tests or the CUDA backend, is not left out for good.
+cmake -U 'SLUICE_*' -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@" >&2
 cmake --build "$build" >&2
