@@ -100,6 +100,11 @@ TrialPlan plan_of(const EngineOptions& options, uint32_t burst, const std::atomi
     return plan;
 }
 
+double seconds_of(const TrialPlan& plan) {
+    const double each = plan.seconds * plan.rounds * (plan.sweeps ? 2 : 1);
+    return std::min(plan.limit_s, each * static_cast<double>(plan.candidates.size()));
+}
+
 }  // namespace
 
 Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing& ring,
@@ -191,7 +196,9 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
         map.retune(out.tuning);
         return keep(cat("measured before on this drive, ", rate_text(out.bytes_s)));
     }
-    auto best = try_tunings(plan_of(options, burst, cancel), map, ring, memory);
+    const TrialPlan plan = plan_of(options, burst, cancel);
+    if (thorough && options.measuring) options.measuring(seconds_of(plan));
+    auto best = try_tunings(plan, map, ring, memory);
     if (!best) return within("measuring the drive (--no-calibrate runs without)", best.error());
     out.tuning = best->tuning;
     out.bytes_s = best->bytes_s;

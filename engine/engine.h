@@ -62,6 +62,9 @@ struct EngineOptions {
     IndexKeys index_keys = IndexKeys::own;
     std::string record_routes;  // file, or empty
     uint64_t seed = 0;
+    // Told before reads are measured at length, with about how many seconds that takes; may be
+    // empty.
+    std::function<void(double seconds)> measuring;
     // Tests: instead of the device by name.
     std::function<Result<std::unique_ptr<Backend>>()> open_device;
 };

@@ -12,6 +12,7 @@
 #include "tools/bench_split.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
+#include "tools/model_run.h"
 #include "tools/output.h"
 #include "tools/signals.h"
 
@@ -253,7 +254,9 @@ int run_bench(const Options& options, const Terminal& terminal) {
     install_signals(SecondPress::leaves);
     StatusLine status(terminal.stderr_tty && !options.quiet);
     status.show("measuring");
-    auto results = measure(options);
+    Options wanted = options;
+    wanted.engine.measuring = tell_measuring(options, terminal, status);
+    auto results = measure(wanted);
     status.erase();
     if (!results) return report_error(results.error());
     auto text = options.json ? results_json(*results) : results_text(*results);

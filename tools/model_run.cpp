@@ -107,6 +107,17 @@ Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     return out;
 }
 
+std::function<void(double seconds)> tell_measuring(const Options& options, const Terminal& terminal,
+                                                   StatusLine& status) {
+    if (options.quiet) return {};
+    return [&status, line = !terminal.stderr_tty](double seconds) {
+        const std::string text = cat("measuring how experts are best read, for about ",
+                                     static_cast<int64_t>(std::ceil(seconds)), " s");
+        if (line) std::fprintf(stderr, "%s\n", text.c_str());
+        status.show(text);
+    };
+}
+
 Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool tell) {
     ModelRun run;
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
@@ -119,11 +130,11 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     auto start = std::chrono::steady_clock::now();
     const bool tune = options.engine.calibrate == Calibrate::thorough;
     auto progress = [&](uint64_t done, uint64_t all) {
-        const bool tuning = tune && done == all;
-        status.show(tuning ? std::string("measuring how experts are best read")
-                           : cat("loading ", size_text(done), " of ", size_text(all)));
+        status.show(cat("loading ", size_text(done), " of ", size_text(all)));
     };
-    auto engine = Engine::load(options.engine, progress, cancel_flag());
+    EngineOptions wanted = options.engine;
+    wanted.measuring = tell_measuring(options, terminal, status);
+    auto engine = Engine::load(wanted, progress, cancel_flag());
     status.erase();
     if (!engine) return tl::unexpected(engine.error());
     run.whole = std::make_unique<MustFinish>();

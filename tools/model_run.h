@@ -1,6 +1,7 @@
 // From options to a loaded model, and what every command that runs one needs besides.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,11 @@ struct ModelRun {
 // Loads with a progress line on a terminal, and prepares a session that Ctrl-C can stop. `tell`:
 // print what is where on stderr, and the notes.
 Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool tell);
+
+// Says on stderr, in a line of its own or on `status`, that reads are measured at length, and for
+// how long; nothing with --quiet. `status` outlives what is returned.
+std::function<void(double seconds)> tell_measuring(const Options& options, const Terminal& terminal,
+                                                   StatusLine& status);
 
 // The model's own sampling: temperature, top_k, top_p, min_p and repetition_penalty of
 // generation_config.json's text where given ("do_sample": false is temperature 0), else the card's

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -205,3 +206,10 @@ if "page cache" in tuning.expect("measuring how experts are best read|through th
 else:
     tuning.interrupt()
     check("--tune says what it does, and can be interrupted", tuning.wait() == 130, tuning.text)
+    logged = subprocess.Popen([SLUICE, TINY, "-p", QUESTION, "-n", "1", "--tune"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    line = logged.stderr.readline()
+    logged.send_signal(signal.SIGINT)
+    check("in a log it says so in a line when it begins, and for how long",
+          re.fullmatch(rb"measuring how experts are best read, for about \d+ s\n", line) is not None, line)
+    check("and nothing else until its end", logged.stderr.read().count(b"\n") == 1 and logged.wait() == 130)

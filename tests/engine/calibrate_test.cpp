@@ -166,10 +166,20 @@ TEST_CASE("calibration: when it is left out, and what it says") {
 
 TEST_CASE("calibration: measured once, remembered for this drive and engine") {
     Scene s;
-    s.options.calibrate = Calibrate::thorough;
+    std::vector<double> told;
+    s.options.measuring = [&](double seconds) { told.push_back(seconds); };
     s.rig->start(std::make_unique<OddDrive>(), 64);
+    REQUIRE(s.calibrated());
+    CHECK(told.empty());
+    s.options.calibrate = Calibrate::thorough;
+    CHECK_FALSE(s.calibrated(false));
+    CHECK(told.empty());  // a refusal is all that is said
+    const auto start = s.rig->ring->now();
     const auto first = s.calibrated();
     REQUIRE(first);
+    const std::chrono::duration<double> took = s.rig->ring->now() - start;
+    REQUIRE(told.size() == 1);
+    CHECK(told[0] == doctest::Approx(took.count()).epsilon(0.2));
     CHECK(has(first->note, "measured at length"));
     CHECK(first->bytes_s > 100e6);
     CHECK(std::distance(std::filesystem::directory_iterator(s.cache / "sluice"), {}) == 1);
