@@ -73,8 +73,8 @@ double Sampler::draw() {
 Result<void> Sampler::score(std::span<const float> logits, std::span<const int32_t> recent) {
     if (logits.empty()) return fail(Code::usage, "no logits to sample from");
     if (static_cast<size_t>(options_.top_k) > logits.size())
-        return out_of_range("top_k", options_.top_k,
-                            cat("0 (all) to the vocabulary size, ", logits.size()));
+        return fail(Code::usage, cat("--top-k ", options_.top_k, ": the vocabulary has ",
+                                     logits.size(), " tokens; lower it, or give 0 for all"));
     for (size_t id = 0; id < logits.size(); id++) {
         if (!std::isfinite(logits[id]))
             return fail(Code::numerical,

@@ -82,8 +82,9 @@ Result<void> open_mirror(const std::string& location, std::span<const MirroredSh
         out.copies[i].push_back(std::move(*copy));
     }
     if (found == 0) {
-        return fail(Code::not_found, cat(shown(folder->path), ": none of the model's ",
-                                         shards.size(), " shards is there"));
+        return fail(Code::not_found,
+                    cat(shown(folder->path), ": none of the model's ", shards.size(),
+                        " shards is there; name the folder that has them, or leave it out"));
     }
     std::string note =
         cat("mirror ", shown(folder->path), ": ", found, " of ", shards.size(), " shards");

@@ -5,7 +5,7 @@ import re
 import resource
 import subprocess
 
-from cli import QUESTION, SLUICE, SOURCE, TINY, check, check_run, environment, run, temp_folder
+from cli import QUESTION, SLUICE, SOURCE, TINY, Pty, check, check_run, environment, run, temp_folder
 
 work = temp_folder("sluice-errors-")
 linked = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout
@@ -42,6 +42,7 @@ for flag, values in {
     for value in values:
         one_line(f"{flag} {value!r}", 2, ".", TINY, "-p", "x", flag, value)
 one_line("more context than the model has", 2, r"\b16384\b", TINY, "-p", "x", "-c", "16385")
+one_line("more to choose from than there is", 2, "--top-k 4097: the vocabulary has 4096", TINY, "-p", "x", "--top-k", "4097")
 one_line("seventeen stops", 2, "16", TINY, "-p", "x", *(["--stop", "a"] * 17))
 one_line("a prompt file that is not there", 2, "-f", TINY, "-f", work + "/none")
 one_line("a config file that is not there", 2, "--config", TINY, "--config", work + "/none")
@@ -203,6 +204,13 @@ for layer, subject in ((3, "layer 4: the router's scores"), (7, "the logit of to
                   rf"^sluice: (\S+: )?{subject}.* position \d+ (is|are) not .*: sluice inspect {re.escape(folder)} --check\n$")
     cure = bad.stderr.decode().split(": sluice ")[1].split()
     check_run("and it does", run(*cure), 3, None, f"layers.{layer}.*NaN")
+check_run("a script that pipes its question in sees the failure", run(folder, stdin=b"Hello\n"), 6, b"", "not a finite number")
+chat = Pty(folder)
+chat.expect("> ")
+chat.send("Hello\r")
+chat.expect("is not a finite number.*> ")
+chat.send("/exit\r")
+check("on a terminal a turn that failed is told, and leaving is no failure", chat.wait() == 0, chat.text)
 
 # ---- where nothing can be written: told before the work, exit 2 ------------------------------------
 one_line("a trace that cannot be written", 2, "its folder does not exist", "record", TINY, "-p", QUESTION, "-n", "2", "-o",

@@ -111,7 +111,7 @@ TEST_CASE("sampler: top_k keeps the k best, lower ids first at a tie") {
     const auto refused = sampler.sample(std::vector<float>(5), {});
     REQUIRE(!refused);
     CHECK(refused.error().code == Code::usage);
-    CHECK(refused.error().message.find("top_k 6") != std::string::npos);
+    CHECK(refused.error().message.find("--top-k 6") != std::string::npos);
 }
 
 TEST_CASE("sampler: top_p keeps the smallest set that reaches it") {
