@@ -71,7 +71,7 @@ Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
         ids.size() > static_cast<size_t>(o.chunk)) {
         return fail(Code::usage,
                     cat("with the reference's index keys a prompt is one chunk: it has ",
-                        ids.size(), " tokens, the chunk ", o.chunk));
+                        ids.size(), " tokens, the chunk ", o.chunk, "; raise --chunk"));
     }
     return {};
 }
