@@ -81,13 +81,15 @@ void ExpertCache::Impl::judge_guesses() {
 }
 
 // When its drives have no demand left, and only into a slot that leaves the next demand enough of
-// them to keep the drives busy. Two at once, so that one waits when the other is read.
+// them to keep the drives busy.
 void ExpertCache::Impl::start_guess() {
     for (auto guess = guesses_.begin();
          guess != guesses_.end() && slots_.ring_spare() > map_.tuning().in_flight_max;) {
         const ExpertKey key = guess->key;
         const bool there = slots_.find(key) != none;
-        if (!there && (reader_.pending_demand_beside(key) > 0 || reader_.pending_beside(key) > 1)) {
+        const bool busy = reader_.pending_demand_beside(key) > 0 ||
+                          reader_.pending_beside(key) >= ExpertReader::prefetches_max();
+        if (!there && busy) {
             ++guess;
             continue;
         }

@@ -51,7 +51,8 @@ struct Active {
 struct Load {
     uint32_t demand = 0, prefetch = 0;  // experts being read from it
     bool demand_waits = false;          // one that has not started has a copy on it
-    uint64_t bytes = 0;                 // of pieces not done
+    uint64_t bytes = 0;                 // of pieces not done,
+    uint64_t in_flight = 0;             // and of those that it has been given
 };
 
 }  // namespace
@@ -70,7 +71,6 @@ struct ExpertReader::Impl final : ReadClient {
     void queue_reads(Urgency urgency);
     bool may_queue(const Piece& piece, Urgency urgency) const;
     std::optional<uint64_t> guesses_max(uint32_t drive) const;
-    uint64_t with_drive(uint32_t drive) const;
     bool demand_open() const { return !demand.empty() || active_of(Urgency::demand) > 0; }
     void finish(size_t index);
     uint32_t active_of(Urgency urgency) const;
@@ -103,8 +103,9 @@ ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
       bytes_from(map.drives()) {
     demand.reserve(waiting_max());
     prefetch.reserve(waiting_max());
-    // A promoted prefetch may be there beside the full number of demand reads.
-    const size_t actives = (size_t{map.tuning().in_flight_max} + 1) * map.drives();
+    // Promoted prefetches may be there beside the full number of demand reads.
+    const size_t most = size_t{map.tuning().in_flight_max} + prefetches_max();
+    const size_t actives = most * map.drives();
     const size_t pieces =
         size_t{expert_parts} * map.tuning().parts + copies_max +
         map.slot_bytes() / std::max<uint64_t>(map.tuning().guess_piece, page_size);
@@ -144,6 +145,7 @@ void ExpertReader::Impl::count(const Active& expert) {
         if (expert.cancelled && piece.state == PieceState::waiting) continue;
         const uint32_t drive = piece.file->drive();
         loads[drive].bytes += piece.read.length;
+        if (piece.state == PieceState::in_flight) loads[drive].in_flight += piece.read.length;
         if (seen[drive]) continue;
         seen[drive] = true;
         (expert.urgency == Urgency::demand ? loads[drive].demand : loads[drive].prefetch)++;
@@ -244,7 +246,8 @@ void ExpertReader::Impl::start_prefetch() {
         const uint32_t drive = file->drive();
         const Load& load = loads[drive];
         if (load.demand > 0 || load.demand_waits) return false;
-        return load.prefetch == 0 || load.bytes < guesses_max(drive).value_or(0);
+        if (load.prefetch == 0) return true;
+        return load.prefetch < prefetches_max() && load.bytes < guesses_max(drive).value_or(0);
     };
     size_t kept = 0;
     for (const Request request : prefetch) {
@@ -279,6 +282,7 @@ void ExpertReader::Impl::queue_reads(Urgency urgency) {
             if (piece.state != PieceState::waiting) continue;
             if (!may_queue(piece, urgency)) continue;
             piece.state = PieceState::in_flight;
+            loads[piece.file->drive()].in_flight += piece.read.length;
             expert.waiting--;
             expert.in_flight++;
             reads_in_flight++;
@@ -304,20 +308,8 @@ bool ExpertReader::Impl::may_queue(const Piece& piece, Urgency urgency) const {
     if (ring.drive(drive).in_flight() >= drive_reads_max) return false;
     if (urgency == Urgency::demand) return true;
     if (loads[drive].demand > 0 || loads[drive].demand_waits) return false;
-    const uint64_t there = with_drive(drive);
+    const uint64_t there = loads[drive].in_flight;
     return there == 0 || there + piece.read.length <= guesses_max(drive).value_or(UINT64_MAX);
-}
-
-// Of all experts, from this drive.
-uint64_t ExpertReader::Impl::with_drive(uint32_t drive) const {
-    uint64_t bytes = 0;
-    for (const Active& expert : active) {
-        for (const Piece& piece : expert.pieces) {
-            const bool here = piece.file->drive() == drive;
-            if (here && piece.state == PieceState::in_flight) bytes += piece.read.length;
-        }
-    }
-    return bytes;
 }
 
 void ExpertReader::Impl::finish(size_t index) {

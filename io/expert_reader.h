@@ -113,10 +113,11 @@ class ExpertReader {
     // Queues a read into `slot` (map.slot_bytes(), page aligned; the reader's until collect()
     // reports it). At most waiting_max() requests may wait. On each drive demand reads start in the
     // order asked, few at a time (tuning.in_flight_max); a prefetch starts only while no demand
-    // waits or is in flight on its drives, one after the other. What is with a drive cannot be
-    // called back: see expect_demand_after().
+    // waits or is in flight on its drives, one after the other; with expect_demand_after() more of
+    // them, prefetches_max(), while the drive is not given enough of them.
     void request(ExpertKey key, std::byte* slot, Urgency urgency);
     static constexpr uint32_t waiting_max() { return 1024; }
+    static constexpr uint32_t prefetches_max() { return 4; }  // being read at once, from a drive
 
     // A prefetch that is wanted now: waits behind the demand reads asked for so far, before all
     // prefetches, and counts as demand; one that is being read counts as demand at once. No effect
@@ -127,9 +128,9 @@ class ExpertReader {
     // pieces are in flight arrives. No effect on other keys.
     void cancel(ExpertKey key);
     // The next demand is expected so many seconds after the last demand read is in (or after this
-    // call, if none is pending). Until another call no drive is given more of prefetches at once
-    // than it delivers by then (and guess_margin), but one piece; by default, and as long as its
-    // rate is not known, it gets all of one.
+    // call, if none is pending). What is with a drive cannot be called back, so until another call
+    // no drive is given more of prefetches at once than it delivers by then (and guess_margin), but
+    // one piece; by default, and as long as its rate is not known, it gets all of one.
     void expect_demand_after(double seconds);
     // When the last demand read came in, or the last call of expect_demand_after() if that was
     // later; nothing while demand is pending.
