@@ -30,6 +30,13 @@ std::string cache_folder() {
     return home && *home == '/' ? cat(home, "/.cache/sluice") : std::string();
 }
 
+std::string not_remembered() {
+    const std::string folder = cache_folder();
+    if (folder.empty()) return "cannot be remembered: neither XDG_CACHE_HOME nor HOME is set";
+    return cat("cannot be remembered in the cache folder ", printable(folder),
+               " (XDG_CACHE_HOME chooses another)");
+}
+
 std::optional<std::string> recall(std::string_view kind, std::string_view identity) {
     const auto path = path_of(kind, identity);
     if (path.empty()) return std::nullopt;

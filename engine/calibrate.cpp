@@ -205,7 +205,7 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
     const bool stored = remember(kind, id, calibration_text(out));
     return keep(cat("measured ", thorough ? "at length" : "now", ", ", rate_text(out.bytes_s),
                     out.tuning == options.tuning ? ", the default" : ", faster than the default",
-                    stored ? "" : "; cannot be remembered in the cache folder"));
+                    stored ? "" : cat("; ", not_remembered())));
 }
 
 }  // namespace sluice

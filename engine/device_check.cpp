@@ -49,7 +49,7 @@ Result<DeviceCheck> check_device(const DeviceCheckOptions& options) {
     }
     const bool kept = remember(kind, *id, "");
     check.note = cat("self-test of the kernels: ", check.rows.size(), " operations passed",
-                     kept ? "" : "; the result cannot be remembered in the cache folder");
+                     kept ? "" : cat("; the result ", not_remembered()));
     return check;
 }
 

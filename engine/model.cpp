@@ -64,12 +64,17 @@ Result<void> check_form(const Checkpoint& checkpoint, const Tensor& tensor, Stor
                         const Shape& shape) {
     const bool same =
         std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end());
-    if (accepts(storage, tensor.dtype) && same) return {};
-    return fail(
-        accepts(storage, tensor.dtype) ? Code::corrupt : Code::unsupported,
-        cat(printable(checkpoint.shards()[tensor.shard].path().string()), ": tensor ",
-            printable(tensor.name), ": expected ", accepted_tags(storage), " ", shape_text(shape),
-            " from config.json, found ", dtype_name(tensor.dtype), " ", shape_text(tensor.shape)));
+    const bool accepted = accepts(storage, tensor.dtype);
+    if (accepted && same) return {};
+    const auto& path = checkpoint.shards()[tensor.shard].path();
+    const std::string cure =
+        accepted ? cat("they are not of one model, or damaged; ",
+                       checkpoint.cure({"config.json", path.filename().string()}))
+                 : "a converted checkpoint is not read: fetch the model as it was released";
+    return fail(accepted ? Code::corrupt : Code::unsupported,
+                cat(printable(path.string()), ": tensor ", printable(tensor.name), ": expected ",
+                    accepted_tags(storage), " ", shape_text(shape), " from config.json, found ",
+                    dtype_name(tensor.dtype), " ", shape_text(tensor.shape), "; ", cure));
 }
 
 Result<const Tensor*> need(const Checkpoint& checkpoint, const std::string& name, Storage storage) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -56,32 +57,63 @@ Result<void> check_best(const Json& json, const TraceStep& step) {
     return {};
 }
 
-Result<TraceStep> read_step(const Json& json, bool exact) {
-    TraceStep step;
-    auto position = json["pos"].integer();
-    if (!position) return tl::unexpected(position.error());
+// top_ids and top_logits of `json`, into `step`.
+Result<void> read_best(const Json& json, TraceStep& step) {
     auto ids = read_ids(json["top_ids"]);
     if (!ids) return tl::unexpected(ids.error());
     const Json logits = json["top_logits"];
-    if (ids->empty() || logits.size() != ids->size() || *position < 0 ||
-        *position > std::numeric_limits<int32_t>::max()) {
-        return fail(Code::corrupt, cat(json.path(),
-                                       ": top_ids and top_logits have to be lists of "
-                                       "one length, pos a position"));
+    if (ids->empty() || !logits.is_array() || logits.size() != ids->size()) {
+        return fail(
+            Code::corrupt,
+            cat(json.path(), ": top_ids and top_logits have to be lists of one length, not empty"));
     }
-    step.position = static_cast<int32_t>(*position);
     step.ids = std::move(*ids);
     for (size_t i = 0; i < logits.size(); i++) {
         auto value = logits.at(i).number();
         if (!value) return tl::unexpected(value.error());
+        if (std::abs(*value) > std::numeric_limits<float>::max()) {
+            return fail(Code::corrupt, cat(logits.at(i).path(), ": beyond every logit"));
+        }
         step.logits.push_back(static_cast<float>(*value));
     }
-    if (auto r = check_best(json, step); !r) return tl::unexpected(r.error());
-    if (json.has("token")) {
-        auto token = json["token"].integer();
-        if (!token) return tl::unexpected(token.error());
-        step.token = static_cast<int32_t>(*token);
+    return check_best(json, step);
+}
+
+Result<int32_t> read_position(const Json& json) {
+    auto position = json["pos"].integer();
+    if (!position) return tl::unexpected(position.error());
+    if (*position >= 0 && *position <= std::numeric_limits<int32_t>::max()) {
+        return static_cast<int32_t>(*position);
     }
+    return fail(Code::corrupt, cat(json["pos"].path(), ": ", *position, " is no position"));
+}
+
+enum class Of { prompt, answer };
+
+// The token of an answer's step may be left out; a prompt's step chooses none: absent, or -1.
+Result<void> read_token(const Json& json, Of of, TraceStep& step) {
+    if (!json.has("token")) return {};
+    auto token = json["token"].integer();
+    if (!token) return tl::unexpected(token.error());
+    const std::string path = json["token"].path();
+    if (of == Of::prompt) {
+        if (*token == -1) return {};
+        return fail(Code::corrupt, cat(path, ": ", *token, ", but a step of a prompt has none"));
+    }
+    if (*token < 0 || *token > std::numeric_limits<int32_t>::max()) {
+        return fail(Code::corrupt, cat(path, ": ", *token, " is no token id"));
+    }
+    step.token = static_cast<int32_t>(*token);
+    return {};
+}
+
+Result<TraceStep> read_step(const Json& json, bool exact, Of of) {
+    TraceStep step;
+    auto position = read_position(json);
+    if (!position) return tl::unexpected(position.error());
+    step.position = *position;
+    if (auto r = read_best(json, step); !r) return tl::unexpected(r.error());
+    if (auto r = read_token(json, of, step); !r) return tl::unexpected(r.error());
     if (!exact) return step;
     auto text = json["checksum"].string();
     if (!text) return tl::unexpected(text.error());
@@ -93,14 +125,65 @@ Result<TraceStep> read_step(const Json& json, bool exact) {
     return step;
 }
 
-Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact) {
+Result<void> require_list(const Json& json) {
+    if (json.is_array()) return {};
+    return fail(Code::corrupt, cat(json.path(), ": is not a list"));
+}
+
+Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact, Of of) {
+    if (auto r = require_list(list); !r) return tl::unexpected(r.error());
     std::vector<TraceStep> steps;
     for (size_t i = 0; i < list.size(); i++) {
-        auto step = read_step(list.at(i), exact);
+        auto step = read_step(list.at(i), exact, of);
         if (!step) return tl::unexpected(step.error());
         steps.push_back(std::move(*step));
     }
     return steps;
+}
+
+// What a draft head proposed: not compared here, but of a file that is whole.
+Result<void> check_draft(const Json& draft) {
+    if (auto position = read_position(draft); !position) return tl::unexpected(position.error());
+    auto ids = read_ids(draft["ids"]);
+    if (!ids) return tl::unexpected(ids.error());
+    const Json confidence = draft["confidence"], slots = draft["slots"];
+    for (const Json& list : {confidence, slots}) {
+        if (auto r = require_list(list); !r) return r;
+        if (list.size() + 1 == ids->size()) continue;
+        return fail(Code::corrupt,
+                    cat(list.path(), ": ", list.size(), " for ", ids->size(), " ids"));
+    }
+    for (size_t i = 0; i < slots.size(); i++) {
+        if (auto r = confidence.at(i).number(); !r) return tl::unexpected(r.error());
+        TraceStep best;
+        if (auto r = read_best(slots.at(i), best); !r) return r;
+    }
+    return {};
+}
+
+// What the prompt was made of and what a draft head proposed: checked where they are.
+Result<void> check_notes(const Json& root) {
+    const Json messages = root["messages"], drafts = root["drafts"];
+    for (const char* key : {"messages", "drafts"}) {
+        if (!root.has(key)) continue;
+        if (auto r = require_list(root[key]); !r) return r;
+    }
+    for (size_t i = 0; i < messages.size(); i++) {
+        for (const char* key : {"role", "content"}) {
+            if (auto text = messages.at(i)[key].string(); !text) {
+                return tl::unexpected(text.error());
+            }
+        }
+    }
+    for (size_t i = 0; i < drafts.size(); i++) {
+        if (auto r = check_draft(drafts.at(i)); !r) return r;
+    }
+    if (!root.has("mode")) return {};
+    auto mode = root["mode"].string();
+    if (!mode) return tl::unexpected(mode.error());
+    if (*mode == "chat" || *mode == "thinking") return {};
+    return fail(Code::unsupported,
+                cat("mode: \"", printable(*mode), "\" is neither \"chat\" nor \"thinking\""));
 }
 
 // Greedy: each token is the best of its step. Which of equals is best, programs disagree on.
@@ -132,6 +215,10 @@ Result<void> check_places(const Trace& trace) {
         return fail(Code::corrupt, cat("steps[", i, "].pos: ", trace.steps[i].position,
                                        " instead of ", first + static_cast<int32_t>(i)));
     }
+    if (!trace.prompt_steps.empty() && trace.prompt_steps.size() != trace.prompt.size()) {
+        return fail(Code::corrupt, cat("prompt_steps: ", trace.prompt_steps.size(), " for ",
+                                       trace.prompt.size(), " prompt tokens"));
+    }
     for (size_t i = 0; i < trace.prompt_steps.size(); i++) {
         if (trace.prompt_steps[i].position == static_cast<int32_t>(i)) continue;
         return fail(Code::corrupt, cat("prompt_steps[", i, "].pos is not ", i));
@@ -146,6 +233,7 @@ Result<void> read_tolerance(const Json& root, Trace& trace) {
                                std::pair("logits_rel_max", &trace.rel_max)}) {
         auto number = tolerance[name].number();
         if (!number) return tl::unexpected(number.error());
+        if (*number < 0) return fail(Code::corrupt, cat(tolerance[name].path(), ": below 0"));
         *value = *number;
     }
     return {};
@@ -158,12 +246,14 @@ Result<void> read_lists(const Json& root, Trace& trace) {
     auto tokens = read_ids(root["tokens"]);
     if (!tokens) return tl::unexpected(tokens.error());
     trace.tokens = std::move(*tokens);
-    auto steps = read_steps(root["steps"], trace.exact);
+    auto steps = read_steps(root["steps"], trace.exact, Of::answer);
     if (!steps) return tl::unexpected(steps.error());
     trace.steps = std::move(*steps);
-    auto prompt_steps = read_steps(root["prompt_steps"], trace.exact);
-    if (!prompt_steps) return tl::unexpected(prompt_steps.error());
-    trace.prompt_steps = std::move(*prompt_steps);
+    if (root.has("prompt_steps")) {
+        auto prompt_steps = read_steps(root["prompt_steps"], trace.exact, Of::prompt);
+        if (!prompt_steps) return tl::unexpected(prompt_steps.error());
+        trace.prompt_steps = std::move(*prompt_steps);
+    }
     if (auto r = check_places(trace); !r) return r;
     return check_chosen(trace);
 }
@@ -184,12 +274,18 @@ Result<Trace> read_json(const Json& root) {
                                            "\" is neither \"own\" nor \"reference\""));
     }
     trace.index_keys = *keys == "own" ? IndexKeys::own : IndexKeys::reference;
-    trace.model = root["model"].string().value_or("");
-    trace.origin = root["origin"].string().value_or("");
+    for (auto [name, text] :
+         {std::pair("model", &trace.model), std::pair("origin", &trace.origin)}) {
+        if (!root.has(name)) continue;
+        auto value = root[name].string();
+        if (!value) return tl::unexpected(value.error());
+        *text = std::move(*value);
+    }
     if (!trace.exact) {
         if (auto r = read_tolerance(root, trace); !r) return tl::unexpected(r.error());
     }
     if (auto r = read_lists(root, trace); !r) return tl::unexpected(r.error());
+    if (auto r = check_notes(root); !r) return tl::unexpected(r.error());
     return trace;
 }
 

@@ -1,6 +1,9 @@
 #include "engine/weight_check.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "io/text.h"
 
 namespace sluice {
 
@@ -47,6 +50,18 @@ int64_t first_bad(const std::byte* data, uint64_t bytes, const Pattern<T>& patte
     return -1;
 }
 
+int64_t first_large_scale(const std::byte* data, uint64_t bytes) {
+    const auto large = [](std::byte scale) { return scale > std::byte{scale_byte_max}; };
+    uint64_t at = 0;
+    for (; at + block_bytes <= bytes; at += block_bytes) {
+        std::byte largest{0};  // no branches: a vector
+        for (uint64_t i = at; i < at + block_bytes; i++) largest = std::max(largest, data[i]);
+        if (large(largest)) break;
+    }
+    const std::byte* found = std::find_if(data + at, data + bytes, large);
+    return found == data + bytes ? -1 : found - data;
+}
+
 }  // namespace
 
 int64_t first_bad_value(Storage storage, const std::byte* data, uint64_t bytes) {
@@ -57,20 +72,20 @@ int64_t first_bad_value(Storage storage, const std::byte* data, uint64_t bytes) 
             return first_bad(data, bytes, bf16_pattern);
         case Storage::f32:
             return first_bad(data, bytes, f32_pattern);
-        case Storage::e8m0: {
-            const void* at = std::memchr(data, 0xff, bytes);
-            return at ? static_cast<const std::byte*>(at) - data : -1;
-        }
+        case Storage::e8m0:
+            return first_large_scale(data, bytes);
         case Storage::fp4:
             return -1;  // every nibble is a number
     }
     return -1;
 }
 
-const char* bad_value_text(Storage storage) {
-    return storage == Storage::fp8    ? "is a NaN code"
-           : storage == Storage::e8m0 ? "is scale byte 255 (NaN)"
-                                      : "is not finite";
+std::string bad_value_text(Storage storage, std::byte value) {
+    if (storage == Storage::fp8) return "is a NaN code";
+    if (storage != Storage::e8m0) return "is not finite";
+    const int byte = std::to_integer<int>(value);
+    if (byte == 255) return "is scale byte 255 (NaN)";
+    return cat("is scale byte ", byte, " (2^", byte - 127, "), far above that of any weight");
 }
 
 uint64_t value_bytes(Storage storage) {

@@ -119,9 +119,11 @@ Result<void> check_values(const Checkpoint& checkpoint, const File& file, const 
     const std::string cure = &file == &original
                                  ? checkpoint.cure({file.path().filename().string()})
                                  : cat("copy it again from ", printable(original.path().string()));
-    return fail(Code::corrupt,
-                cat(printable(file.path().string()), ": tensor ", load.tensor->name, ": element ",
-                    element, " ", bad_value_text(storage), "; the file is damaged; ", cure));
+    return fail(
+        Code::corrupt,
+        cat(printable(file.path().string()), ": tensor ", load.tensor->name, ": element ", element,
+            " ", bad_value_text(storage, data[static_cast<uint64_t>(bad) * value_bytes(storage)]),
+            "; the file is damaged; ", cure));
 }
 
 // Checks windows and copies what goes to host memory, on threads of its own: one thread is no match

@@ -107,7 +107,10 @@ tl::unexpected<Error> CheckpointOpener::fatal(Code code, std::string problem,
 
 // What cannot be read as things are is not cured by fetching it again.
 tl::unexpected<Error> CheckpointOpener::unread(Error error, const char* name) const {
-    if (error.code == Code::io) return tl::unexpected(std::move(error));
+    if (error.code == Code::io || error.code == Code::no_memory) {
+        return tl::unexpected(std::move(error));
+    }
+    if (error.code == Code::unsupported) error.message += "; move it away";  // it is no file
     return fatal(error.code, std::move(error.message), {name});
 }
 
@@ -134,11 +137,7 @@ Result<void> CheckpointOpener::find_companion(const char* name, fs::path& path) 
         const fs::path candidate = folder.path / name;
         if (!is_entry(candidate)) continue;
         auto foreign = foreign_text(candidate);
-        if (!foreign && foreign.error().code == Code::not_found) {
-            return fatal(Code::io, cat(shown(candidate), ": a link to a file that is not there"),
-                         {name});
-        }
-        if (!foreign) return tl::unexpected(std::move(foreign).error());
+        if (!foreign) return unread(std::move(foreign).error(), name);
         if (!foreign->empty()) {
             return fatal(Code::corrupt, cat(shown(candidate), ": the file is ", *foreign), {name});
         }

@@ -260,7 +260,11 @@ void File::forget(uint64_t offset, uint64_t length) const {
 Error read_error(const std::filesystem::path& path, uint64_t offset, uint64_t wanted, uint64_t got,
                  int number) {
     std::string cause = "the file ends early: it was cut since it was opened";
-    if (number != 0) cause = errno_text(number);
+    if (number == 0) {
+        cause += cat("; fetch ", printable(path.filename().native()), " again, or put it back");
+    } else {
+        cause = errno_text(number);
+    }
     if (number == EIO) {
         cause += ": storage error; downloading again will not help, see dmesg";
     }

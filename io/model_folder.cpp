@@ -154,7 +154,9 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
                                      printable(path.parent_path().string())));
     }
     if (is_hub_id(location)) return find_in_cache(location, revision);
-    return fail(Code::not_found, cat(printable(location), ": no such folder"));
+    return fail(Code::not_found, cat(printable(location),
+                                     ": no such folder; give a checkpoint's folder, or the hub "
+                                     "id (ORG/NAME) of one in the cache"));
 }
 
 std::string shell_quoted(std::string text) {

@@ -110,7 +110,10 @@ std::string HeaderEvents::take_dtype(std::string_view value) {
         }
     }
     unsupported = true;
-    return cat(where(), "unknown dtype ", in_quotes(value));
+    std::string known;
+    for (const DTypeInfo& info : dtypes) known += cat(known.empty() ? "" : ", ", info.name);
+    return cat(where(), "unknown dtype ", in_quotes(value), " (known: ", known,
+               "); a model in another format has to be fetched in one of these");
 }
 
 std::string HeaderEvents::text(std::string_view value) {

@@ -11,6 +11,7 @@
 #include "io/mount.h"
 #include "io/output_file.h"
 #include "io/reach.h"
+#include "io/shard_names.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
 #include "tools/json_writer.h"
@@ -253,16 +254,21 @@ Result<void> keep_or_compare(const HashFile& file, const HashRun& run) {
 }
 
 // Values that no run would take.
-Result<void> report_values(const ValueCheck& values) {
+Result<void> report_values(const Checkpoint& checkpoint, const ValueCheck& values) {
     const std::vector<std::string>& lines = values.damaged();
     if (lines.empty()) return {};
     constexpr size_t shown = 20;
     for (size_t i = 0; i < std::min(shown, lines.size()); i++) {
         std::fprintf(stderr, "sluice: %s\n", lines[i].c_str());
     }
-    return fail(Code::corrupt,
-                cat(lines.size(), lines.size() == 1 ? " tensor holds" : " tensors hold",
-                    " what cannot be weights; their files are damaged, fetch them again"));
+    std::vector<std::string> files;
+    for (const uint32_t shard : values.shards()) {
+        files.push_back(checkpoint.shards()[shard].path().filename().string());
+    }
+    return fail(
+        Code::corrupt,
+        cat(lines.size(), lines.size() == 1 ? " tensor holds" : " tensors hold",
+            " what cannot be weights; damaged: ", list_names(files), "; ", checkpoint.cure(files)));
 }
 
 int report_unreadable(const HashRun& run) {
@@ -372,7 +378,7 @@ int run_inspect(const InspectOptions& options) {
                 code = report_error(same.error());
             }
         }
-        if (auto fit = report_values(values); !fit) code = report_error(fit.error());
+        if (auto fit = report_values(*checkpoint, values); !fit) code = report_error(fit.error());
         if (const int unreadable = report_unreadable(*hashes)) code = unreadable;
         if (code != exit_ok) return code;
     }

@@ -128,7 +128,9 @@ constexpr OptionSpec table[] = {
     {"--predictor", "NAME", Takes::one, runs_model | simulate_, true, g_machine,
      "router, repeat or none; simulate: a list", set_predictor},
     {"--prefetch", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
-     "Guesses a layer, up to 64 (default: 0 to 4, governed by what they gain)", set_prefetch},
+     "Guesses a layer, at most as many as a token uses there and slots are free (default: 0 to 4, "
+     "governed by what they gain)",
+     set_prefetch},
     {"--chunk", "N", Takes::one, plans, true, g_machine,
      "Prompt tokens at once (default: what fits)", set_chunk},
     {"--index-keys", "own|reference", Takes::one, answer | comparing | record, true, g_machine,

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "io/file.h"
+#include "io/reach.h"
 #include "io/text.h"
 #include "tools/config_file.h"
 #include "tools/option_table.h"
@@ -143,9 +144,10 @@ Result<void> check_comparing(const Sources& sources) {
         if ((spec.commands & comparing) || !sources.flags.contains(&spec)) continue;
         std::string names;
         for (const std::string& flag : spec.flags()) names += (names.empty() ? "" : "/") + flag;
-        return fail(Code::usage, cat("--verify: ", names,
-                                     " does not go with it; a trace says what is asked and how it "
-                                     "is answered"));
+        return fail(Code::usage, cat("--verify: ", names, " does not go with it; ",
+                                     std::string_view(spec.group) == "Output"
+                                         ? "its report is one line a trace"
+                                         : "a trace says what is asked and how it is answered"));
     }
     return {};
 }
@@ -185,6 +187,9 @@ class Parser {
             out.show = Invocation::Show::help;
             out.help = help_text();
             return out;
+        } catch (const CLI::ExtrasError& error) {
+            const std::string unknown = unknown_command();
+            return fail(Code::usage, unknown.empty() ? parse_message(error) : unknown);
         } catch (const CLI::ParseError& error) {
             return fail(Code::usage, parse_message(error));
         } catch (const std::exception& error) {
@@ -211,6 +216,22 @@ class Parser {
     }
 
  private:
+    // What stands where a command or a model goes and is none, with more behind it; else empty.
+    std::string unknown_command() const {
+        const bool word = !model_.empty() && model_.find('/') == std::string::npos;
+        if (text_.command != Command::answer || !word || is_there(model_)) return "";
+        std::vector<std::string> names;
+        for (const CommandText& known : command_texts) {
+            if (known.command != Command::answer) names.emplace_back(known.name);
+        }
+        const std::string near = nearest_word(model_, names);
+        const std::vector<std::string> rest = app_.remaining();
+        const bool flag = !rest.empty() && rest.front().starts_with("-");
+        if (flag && near.empty()) return "";  // the flag is what is wrong
+        return cat("unknown command \"", printable(model_), "\", and no such model",
+                   near.empty() ? "" : cat("; did you mean ", near, "?"), " (see sluice --help)");
+    }
+
     void add_positional() {
         if (text_.command == Command::simulate) {
             app_.add_option("ROUTES", routes_, "Files of --record-routes")->required();

@@ -5,6 +5,7 @@
 
 #include "cache/policy.h"
 #include "cache/simulator.h"
+#include "io/model_folder.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
 #include "tools/output.h"
@@ -112,7 +113,11 @@ int run_simulate(const Options& options) {
         auto routes = read_route_file(file);
         if (!routes) return report_error(routes.error());
         if (routes->tokens.empty()) {
-            return report_error({Code::corrupt, cat(printable(file), ": no whole token in it")});
+            return report_error(
+                {Code::corrupt, cat(printable(file),
+                                    ": no whole token in it; record again: sluice MODEL -p TEXT "
+                                    "--record-routes ",
+                                    shell_quoted(file))});
         }
         if (routes->cut) {
             std::fprintf(stderr, "sluice: %s ends inside a token: %zu whole ones are replayed\n",

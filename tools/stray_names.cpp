@@ -92,6 +92,18 @@ std::string key_meant(std::string_view key) {
     return meant(std::string(key), [](std::string_view name) { return cat('"', name, '"'); });
 }
 
+std::string nearest_word(std::string_view word, std::span<const std::string> words) {
+    std::string best;
+    size_t least = word.size() / 3 + 1;
+    for (const std::string& other : words) {
+        const size_t away = distance(word, other);
+        if (away >= least) continue;
+        least = away;
+        best = other;
+    }
+    return best;
+}
+
 std::string stray_variables(const char* const* environment) {
     std::string out;
     for (; *environment; environment++) {

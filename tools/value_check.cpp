@@ -81,9 +81,11 @@ void ValueCheck::judge(const Watched& watched, uint64_t element, std::span<const
     const int64_t bad = first_bad_value(watched.storage, bytes.data(), bytes.size());
     if (bad < 0) return;
     next_is_bad_ = true;
+    const std::byte value = bytes[static_cast<uint64_t>(bad) * value_bytes(watched.storage)];
     damaged_.push_back(cat("tensor ", printable(watched.tensor->name), ": element ",
                            element + static_cast<uint64_t>(bad), " ",
-                           bad_value_text(watched.storage)));
+                           bad_value_text(watched.storage, value)));
+    shards_.insert(watched.tensor->shard);
 }
 
 }  // namespace sluice

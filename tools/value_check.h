@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class ValueCheck {
 
     // One line a damaged tensor, with its first bad value, in the order met.
     const std::vector<std::string>& damaged() const { return damaged_; }
+    // Those that hold one.
+    const std::set<uint32_t>& shards() const { return shards_; }
 
  private:
     struct Watched {
@@ -37,6 +40,7 @@ class ValueCheck {
     bool next_is_bad_ = false;
     std::vector<std::byte> begun_;  // of a value that two pieces share
     std::vector<std::string> damaged_;
+    std::set<uint32_t> shards_;
 };
 
 }  // namespace sluice

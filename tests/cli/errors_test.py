@@ -27,6 +27,10 @@ if "libasan" not in linked and "libtsan" not in linked:  # they want terabytes o
               low.returncode == 0 or (low.returncode == 4 and b"memory" in low.stderr and low.stdout == b"" and
                                       low.stderr.count(b"\n") == 1), (low.returncode, low.stderr))
 one_line("--verify that takes the model, too", 2, "no model: it goes before --verify", "--verify", "x.json", TINY)
+one_line("a command with a typing error", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY)
+one_line("with a flag of it", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY, "--check")
+one_line("a word that is none", 2, 'unknown command "zzzzz", and no such model .see sluice --help', "zzzzz", TINY)
+one_line("a model, and a word too many", 2, "not expected: zzzzz", TINY, "zzzzz")
 one_line("an unknown flag", 2, "--no-such-flag", TINY, "--no-such-flag")
 for flag, values in {
         "--temp": ("-1", "nan", "inf", "hot", ""), "--top-p": ("0", "1.1", "nan"),
@@ -144,6 +148,19 @@ for name in ("tokenizer.json", INDEX):
     one_line(f"no {name}", 3, rf"^sluice: {re.escape(folder)}: {name} is missing.*; fetch it: hf ", folder, "-p", "x")
 
 
+def nowhere(file):
+    def change(folder):
+        if os.path.lexists(os.path.join(folder, file)):
+            os.unlink(os.path.join(folder, file))
+        os.symlink("/nowhere/at/all", os.path.join(folder, file))
+    return change
+
+
+for name in ("config.json", "tokenizer.json", "generation_config.json", INDEX, SHARD):
+    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to .*not there.*fetch it: hf download REPO {re.escape(name)}",
+             damaged("nowhere-" + name, nowhere(name)), "-p", "x")
+
+
 def pipe(file):
     def change(folder):
         os.unlink(os.path.join(folder, file))
@@ -174,6 +191,18 @@ one_line("a trace that is not there", 3, ".", TINY, "--verify", work + "/none.js
 with open(work + "/routes", "wb") as file:
     file.write(b"no routes")
 one_line("routes that are none", 3, ".", "simulate", work + "/routes")
+check_run("routes for a cut", run(TINY, "-p", QUESTION, "-n", "2", "--record-routes", work + "/whole"), 0)
+with open(work + "/whole", "rb") as file:
+    routes = file.read()
+for length in range(8, len(routes), 8):
+    with open(work + "/routes", "wb") as file:
+        file.write(routes[:length])
+    cut = run("simulate", work + "/routes")
+    if b"no whole token" in cut.stderr:
+        check_run("routes cut inside the first token: how to record them", cut, 3, None, "record again: sluice MODEL .*--record-routes .*routes\n$")
+        break
+else:
+    check("a file of routes with no whole token is found", False, len(routes))
 
 # ---- machine: exit 4 -----------------------------------------------------------------------------
 one_line("a budget that would swap", 4, "swap", TINY, "-p", "x", "--ram", "900TiB")
@@ -183,15 +212,15 @@ if b"cuda     not built in" in version:
     one_line("a GPU that this build cannot use", 4, ".", TINY, "-p", "x", "--device", "cuda")
 
 # ---- numerical: exit 6 ---------------------------------------------------------------------------
-def not_numbers(layer):
-    """Every routed expert of the layer holds a NaN: found when it is used, not when the model is loaded."""
+def not_numbers(layer, scale=255):
+    """Every routed expert of the layer has a bad scale: found when it is used, not when the model is loaded."""
     def change(folder):
         name = json.loads(content(INDEX))["weight_map"][f"layers.{layer}.ffn.experts.0.w2.scale"]
         data = bytearray(content(name))
         begin = 8 + int.from_bytes(data[:8], "little")
         for tensor, entry in json.loads(data[8:begin]).items():
             if re.fullmatch(rf"layers\.{layer}\.ffn\.experts\.\d+\.w2\.scale", tensor):
-                data[begin + entry["data_offsets"][0]] = 255
+                data[begin + entry["data_offsets"][0]] = scale
         replace(folder, name, data)
     return change
 
@@ -204,6 +233,11 @@ for layer, subject in ((3, "layer 4: the router's scores"), (7, "the logit of to
                   rf"^sluice: (\S+: )?{subject}.* position \d+ (is|are) not .*: sluice inspect {re.escape(folder)} --check\n$")
     cure = bad.stderr.decode().split(": sluice ")[1].split()
     check_run("and it does", run(*cure), 3, None, f"layers.{layer}.*NaN")
+huge = damaged("huge-scales", not_numbers(7, 254))
+bad = run(huge, "-p", "x")
+check_run("scales of 2^127: what looks for the cause", bad, 6, b"", rf": sluice inspect {re.escape(huge)} --check\n$")
+check_run("finds them, with the cure", run("inspect", huge, "--check"), 3, None,
+          r"(?s)layers\.7\S*w2\.scale: element 0 is scale byte 254 \(2\^127\).*damaged: model-\S+; fetch it: hf download REPO model-")
 check_run("a script that pipes its question in sees the failure", run(folder, stdin=b"Hello\n"), 6, b"", "not a finite number")
 chat = Pty(folder)
 chat.expect("> ")

@@ -100,7 +100,8 @@ TEST_CASE("tags that mean something else are refused by tensor and tag") {
     for (const auto& c : cases) {
         Copy copy;
         copy.damage(layer0, mutate::dtype(good(layer0), c.part, c.tag));
-        refused(copy, Code::unsupported, {c.part, c.tag, c.expected});
+        refused(copy, Code::unsupported,
+                {c.part, c.tag, c.expected, "fetch the model as it was released"});
     }
     Copy copy;
     copy.damage(layer0, mutate::dtype(good(layer0), "attn_sink", "F9"));

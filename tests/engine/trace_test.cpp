@@ -31,6 +31,15 @@ std::string edited(const std::string& from, const std::string& to) {
     return text.replace(at, from.size(), to);
 }
 
+std::string with(const std::string& key, const std::string& value) {
+    return edited("}]}", "}],\"" + key + "\":" + value + "}");
+}
+
+std::string prompt_step(int position, const std::string& more) {
+    return "{\"pos\":" + std::to_string(position) + "," + more +
+           "\"top_ids\":[4],\"top_logits\":[2]}";
+}
+
 }  // namespace
 
 TEST_CASE("a trace file is read") {
@@ -62,6 +71,35 @@ TEST_CASE("what is no trace is refused, with file and field") {
         {edited("[2.5,1.0]", "[1.0,2.5]"), "steps[0].top_logits: not best first: 2.5 after 1"},
         {edited("}]}", "}],\"prompt_steps\":[{\"pos\":0,\"top_ids\":[4,4],\"top_logits\":[2,1]}]}"),
          "prompt_steps[0].top_ids: 4 is there twice"},
+        {edited("\"token\":1,", "\"token\":-1,"), "steps[1].token: -1 is no token id"},
+        {edited("\"token\":1,", "\"token\":4294967297,"), "steps[1].token: 4294967297"},
+        {edited("\"pos\":2", "\"pos\":4294967298"), "steps[1].pos: 4294967298"},
+        {edited("[2.5,1.0]", "{\"a\":2.5,\"b\":1}"), "steps[0]: top_ids and top_logits"},
+        {edited("[2.5,1.0]", "[1e300,1.0]"), "steps[0].top_logits[0]"},
+        {edited("\"m\"", "5"), "model: expected"},
+        {edited("\"tie_margin\":1.0", "\"tie_margin\":-1"), "tolerance.tie_margin: below 0"},
+        {with("origin", "[]"), "origin: expected"},
+        {with("prompt_steps", "0"), "prompt_steps: is not a list"},
+        {with("prompt_steps", "\"x\""), "prompt_steps: is not a list"},
+        {with("prompt_steps", "{}"), "prompt_steps: is not a list"},
+        {with("prompt_steps", "null"), "prompt_steps: is not a list"},
+        {with("prompt_steps", "[" + prompt_step(0, "") + "]"), "prompt_steps: 1 for 2 prompt"},
+        {with("prompt_steps", "[" + prompt_step(0, "\"token\":4,") + "]"),
+         "prompt_steps[0].token: 4"},
+        {with("mode", "0"), "mode: expected"},
+        {with("mode", "\"x\""), "mode: \"x\""},
+        {with("messages", "null"), "messages: is not a list"},
+        {with("messages", "\"x\""), "messages: is not a list"},
+        {with("messages", "[1]"), "messages[0].role"},
+        {with("messages", R"([{"role":"user","content":0}])"), "messages[0].content"},
+        {with("drafts", "{}"), "drafts: is not a list"},
+        {with("drafts", R"([{"pos":-1}])"), "drafts[0].pos: -1"},
+        {with("drafts", R"([{"pos":0,"ids":[1],"confidence":[1],"slots":[]}])"),
+         "drafts[0].confidence: 1 for 1 ids"},
+        {with("drafts", R"([{"pos":0,"ids":[1,2],"confidence":["x"],"slots":[0]}])"),
+         "drafts[0].confidence[0]"},
+        {with("drafts", R"([{"pos":0,"ids":[1,2],"confidence":[1],"slots":[0]}])"),
+         "drafts[0].slots[0].top_ids"},
         {"[]", "format"},
         {"{", "t.json"},
         {"", "t.json"},
@@ -73,6 +111,24 @@ TEST_CASE("what is no trace is refused, with file and field") {
         CHECK(trace.error().message.find("t.json") != std::string::npos);
         CHECK(trace.error().message.find(field) != std::string::npos);
     }
+}
+
+TEST_CASE("every golden trace is accepted, and so are the fields that may be there") {
+    const auto files = find_traces({SLUICE_TEST_GOLDEN});
+    REQUIRE(files);
+    CHECK(files->size() == 17);
+    for (const auto& file : *files) {
+        const auto trace = read_trace(file);
+        CHECK_MESSAGE(trace, (trace ? "" : trace.error().message));
+    }
+    for (const std::string token : {"", "\"token\":-1,"}) {
+        const auto trace = read(
+            with("prompt_steps", "[" + prompt_step(0, token) + "," + prompt_step(1, "") + "]"));
+        REQUIRE_MESSAGE(trace, (trace ? "" : trace.error().message));
+        CHECK(trace->prompt_steps.size() == 2);
+    }
+    CHECK(read(with("prompt_steps", "[]")));
+    CHECK(read(with("mode", "\"thinking\"")));
 }
 
 TEST_CASE("of ids whose logits are equal either may be the token") {

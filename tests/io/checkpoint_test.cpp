@@ -182,15 +182,27 @@ TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each i
     Copy dangling;
     dangling.remove("config.json");
     fs::create_symlink("nowhere", dangling / "config.json");
-    refuses(dangling, Code::io, {"config.json: a link to a file that is not there"});
+    refuses(dangling, Code::not_found,
+            {"config.json: a link to nowhere, which is not there (an unfinished download?); fetch "
+             "it: hf download REPO "
+             "config.json"});
+    Copy no_tokenizer;
+    no_tokenizer.remove("tokenizer.json");
+    fs::create_symlink("nowhere", no_tokenizer / "tokenizer.json");
+    refuses(no_tokenizer, Code::not_found,
+            {"tokenizer.json: a link to nowhere, which is not there (an unfinished download?); "
+             "fetch it: hf download REPO "
+             "tokenizer.json"});
     Copy folder;
     folder.remove("config.json");
     fs::create_directory(folder / "config.json");
-    refuses(folder, Code::unsupported, {"config.json: a folder, not a file"});
+    refuses(folder, Code::unsupported,
+            {"config.json: a folder, not a file; move it away; fetch it: hf download REPO "
+             "config.json"});
     Copy pipe;
     pipe.remove("config.json");
     REQUIRE(mkfifo((pipe / "config.json").c_str(), 0600) == 0);
-    refuses(pipe, Code::unsupported, {"config.json: a pipe, not a file"});
+    refuses(pipe, Code::unsupported, {"config.json: a pipe, not a file; move it away; fetch"});
     if (geteuid() == 0) return;  // root reads everything
     Copy forbidden;
     forbidden.damage("config.json", "{}");

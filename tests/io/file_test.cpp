@@ -115,6 +115,7 @@ TEST_CASE("a file cut after it was opened is named, with what was wanted and got
         CHECK(read.error().code == Code::corrupt);
         CHECK(mentions(read.error().message, path.native()));
         CHECK(mentions(read.error().message, "ends early"));
+        CHECK(mentions(read.error().message, "again, or put it back"));
         CHECK(mentions(read.error().message, "got 50000"));
     }
 }

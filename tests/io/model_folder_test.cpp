@@ -122,7 +122,8 @@ TEST_CASE("checkpoint: what is no model folder") {
     refused({}, Code::usage, "no model given");
     refused({""}, Code::usage, "no model given");
     refused({dir.path().string()}, Code::not_found, "no checkpoint here");
-    refused({(dir / "nothing").string()}, Code::not_found, "no such folder");
+    refused({(dir / "nothing").string()}, Code::not_found,
+            "no such folder; give a checkpoint's folder, or the hub id");
     refused({"./no/such/folder"}, Code::not_found, "no such folder");
     refused({(tiny / "config.json").string()}, Code::usage, "is a file; give the folder");
     write_file(dir / "config.json", "{}");

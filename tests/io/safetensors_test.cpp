@@ -94,7 +94,7 @@ TEST_CASE("safetensors: every damage is refused with its own words") {
     says(refusal(mutate::reverse(good)), "before they begin");
     says(refusal(mutate::shape_lie(good)), "its shape make 64 bytes, its data_offsets 32");
     says(refusal(mutate::dtype(good, "attn.wkv.scale", "F9"), Code::unsupported),
-         "tensor \"layers.0.attn.wkv.scale\": unknown dtype \"F9\"");
+         "tensor \"layers.0.attn.wkv.scale\": unknown dtype \"F9\" (known: ");
 }
 
 TEST_CASE("safetensors: header lengths that lie are compared, never allocated") {

@@ -30,6 +30,8 @@ std::vector<Damage> every_kind() {
     return {
         {"layers.2.ffn.shared_experts.w1.scale", 7, "\xff", "element 7 is scale byte 255 (NaN)"},
         {"layers.2.ffn.experts.5.w2.scale", 0, "\xff", "element 0 is scale byte 255 (NaN)"},
+        {"layers.2.ffn.experts.6.w1.scale", 2, "\xfe",
+         "element 2 is scale byte 254 (2^127), far above that of any weight"},
         {"layers.3.attn.wq_b.weight", 1001, "\x7f", "element 1001 is a NaN code"},
         {"norm.weight", 3, nan16, "element 3 is not finite"},
         {"layers.1.ffn_norm.weight", 0, infinite16, "element 0 is not finite"},
@@ -88,7 +90,12 @@ TEST_CASE("inspect --check refuses what no run would take") {
     REQUIRE(tensor);
     const fs::path shard = opened->shards()[tensor->shard].path();
     std::string bytes = read_file(shard);
-    bytes[tensor->offset] = '\xff';
+    for (const char scale : {'\xff', '\xfe', '\x90'}) {
+        bytes[tensor->offset] = scale;
+        copy.damage(shard.filename().string(), bytes);
+        CHECK(run_inspect(options) == 3);
+    }
+    bytes[tensor->offset] = '\x8f';  // 2^16: absurd, and no more than that
     copy.damage(shard.filename().string(), bytes);
-    CHECK(run_inspect(options) == 3);
+    CHECK(run_inspect(options) == 0);
 }
