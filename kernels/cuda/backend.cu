@@ -477,21 +477,8 @@ void CudaBackend::upload_beside(void* device, const void* host, size_t bytes) {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options) {
-    auto count = cuda::device_count();
-    if (!count) return tl::unexpected<Error>(count.error());
-    if (*count == 0) {
-        int version = 0;
-        const bool driver = cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
-        return fail(Code::device,
-                    cat(driver ? "no CUDA device: the NVIDIA driver is there and shows no card "
-                                 "(CUDA_VISIBLE_DEVICES can hide it)"
-                               : "no CUDA device: no NVIDIA driver was found; install one",
-                        "; --device cpu runs without"));
-    }
-    if (options.device < 0 || options.device >= *count)
-        return fail(Code::device,
-                    cat("no CUDA device ", options.device, "; visible: ", *count,
-                        " (--list-devices shows them; CUDA_VISIBLE_DEVICES can hide them)"));
+    if (auto there = cuda::require_device(options.device); !there)
+        return tl::unexpected<Error>(there.error());
     return CudaBackend::create(options);
 }
 

@@ -336,6 +336,8 @@ void launch(const RotatedAttention& op, Workspace& work, Lane lane);
 
 // Cards that there are: 0 without a driver.
 Result<int> device_count();
+// An error (device) that says what is missing: a driver, any card, or the one of that number.
+Result<void> require_device(int device);
 
 // Any kernel of this build: asks the runtime whether it has code for the card.
 const void* any_kernel();

@@ -26,6 +26,23 @@ Result<int> cuda::device_count() {
     return fail(Code::device, cat("CUDA does not start: ", meaning(error)));
 }
 
+Result<void> cuda::require_device(int device) {
+    auto count = device_count();
+    if (!count) return tl::unexpected<Error>(count.error());
+    if (*count == 0) {
+        int version = 0;
+        const bool driver = cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
+        return fail(Code::device,
+                    driver ? "no CUDA device: the NVIDIA driver is there and shows no card "
+                             "(nvidia-smi lists them; CUDA_VISIBLE_DEVICES can hide them)"
+                           : "no CUDA device: no NVIDIA driver was found; install one");
+    }
+    if (device >= 0 && device < *count) return {};
+    return fail(Code::device,
+                cat("no CUDA device ", device, "; visible: ", *count,
+                    " (--list-devices shows them; CUDA_VISIBLE_DEVICES can hide them)"));
+}
+
 Result<std::vector<std::string>> cuda_devices() {
     auto count = cuda::device_count();
     if (!count) return tl::unexpected<Error>(count.error());
@@ -40,6 +57,8 @@ Result<std::vector<std::string>> cuda_devices() {
 }
 
 Result<std::string> cuda_identity(int device) {
+    if (auto there = cuda::require_device(device); !there)
+        return tl::unexpected<Error>(there.error());
     cudaDeviceProp props{};
     if (auto read = check(cudaGetDeviceProperties(&props, device), cat("device ", device)); !read)
         return tl::unexpected<Error>(read.error());
