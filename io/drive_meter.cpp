@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 namespace sluice {
 
@@ -11,12 +12,13 @@ constexpr uint64_t small_read = 32u << 10;  // its time is latency, not rate
 // A sample takes that many bytes, or that long.
 constexpr uint64_t stretch_bytes = 4u << 20;
 constexpr double stretch_s = 0.01;
-// Of a new sample: a quarter, and more the longer it took, so that a drive that has become slow is
-// known for it after a tenth of a second, few as its bytes are.
-constexpr double weight = 0.25;
+// The rate is that of about so long, by time: completions of a caller that got the processor late
+// come as a long wait and a burst, which is nothing but their mean.
 constexpr double memory_s = 0.05;
-constexpr uint32_t samples_to_trust = 4;
-constexpr uint32_t samples_to_tell = 6;  // slow ones, in a row
+constexpr double trusted = 0.4;          // of that time known, before the rate may be the best
+constexpr double clearly = 0.75;         // of the mean; noise alone is above it
+constexpr uint32_t samples_to_tell = 6;  // slow ones, in a row,
+constexpr double slow_to_tell_s = 1;     // of so long: a busy machine makes any drive slow at times
 
 double seconds(std::chrono::steady_clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
@@ -39,7 +41,7 @@ void DriveMeter::open(Time now) {
 void DriveMeter::close_if_long() {
     const double took = seconds(last_ - since_);
     if (took <= 0 || (stretch_bytes_ < stretch_bytes && took < stretch_s)) return;
-    sample(static_cast<double>(stretch_bytes_) / took, took);
+    sample(static_cast<double>(stretch_bytes_), took);
     open(last_);
 }
 
@@ -62,20 +64,22 @@ void DriveMeter::finished(Time now, uint64_t bytes, bool awaited) {
     if (--in_flight_ == 0 && timed_) close_if_long();
 }
 
-void DriveMeter::sample(double bytes_s, double took) {
-    ++samples_;
-    // The first ones by their mean, so that one odd start does not linger.
-    rate_ += (bytes_s - rate_) * std::max({weight, 1.0 / samples_, took / (took + memory_s)});
-    if (samples_ >= samples_to_trust) best_ = std::max(best_, rate_);
-    // Reads that were done long before their caller got the processor back make a sample too fast,
-    // and so may the best one be. The mean over all stretches is not.
-    timed_bytes_ += bytes_s * took;
+void DriveMeter::sample(double bytes, double took) {
+    const double kept = std::exp(-took / memory_s);
+    faded_rate_ = faded_rate_ * kept + bytes / took * (1 - kept);
+    faded_ = faded_ * kept + 1 - kept;
+    rate_ = faded_rate_ / faded_;
+    if (faded_ >= trusted) best_ = std::max(best_, rate_);
+    const bool slow =
+        timed_s_ > 0 && rate_ < best_ / 2 && rate_ < clearly * timed_bytes_ / timed_s_;
+    slow_samples_ = slow ? slow_samples_ + 1 : 0;
+    slow_s_ = slow ? slow_s_ + took : 0;
+    timed_bytes_ += bytes;
     timed_s_ += took;
-    slow_samples_ = rate_ < std::min(best_ / 2, timed_bytes_ / timed_s_) ? slow_samples_ + 1 : 0;
 }
 
 bool DriveMeter::slow() const {
-    return slow_samples_ >= samples_to_tell;
+    return slow_samples_ >= samples_to_tell && slow_s_ >= slow_to_tell_s;
 }
 
 bool DriveMeter::slowed_down() {

@@ -27,7 +27,7 @@ class DriveMeter {
     // Moving average, bytes a second; 0: not known yet.
     double rate() const { return rate_; }
     double best() const { return best_; }  // of rate(), so far
-    // At less than half of its best and below its mean, and has been for a while.
+    // At less than half of its best and clearly below its mean, and has been for a while.
     bool slow() const;
     // Whether it is slow; once.
     bool slowed_down();
@@ -35,7 +35,7 @@ class DriveMeter {
  private:
     void open(Time now);
     void close_if_long();
-    void sample(double bytes_s, double took);
+    void sample(double bytes, double took);
 
     uint32_t in_flight_ = 0;
     uint64_t reads_ = 0, bytes_ = 0;
@@ -45,8 +45,10 @@ class DriveMeter {
     Time since_{}, last_{};  // where it begins, and the last completion in it
     uint64_t stretch_bytes_ = 0;
     double rate_ = 0, best_ = 0;
+    double faded_rate_ = 0, faded_ = 0;     // of samples, by time; faded_ goes to 1
     double timed_bytes_ = 0, timed_s_ = 0;  // of all samples
-    uint32_t samples_ = 0, slow_samples_ = 0;
+    uint32_t slow_samples_ = 0;             // in a row,
+    double slow_s_ = 0;                     // and how long they took
     bool told_ = false;
 };
 
