@@ -190,6 +190,18 @@ with subprocess.Popen([SLUICE, copy, *long, "--ignore-eos"], stdin=subprocess.DE
 check("a shard that changes while it is in use ends the answer with an error that names it",
       running.returncode == 3 and f"{shard}: it changed while it was in use".encode() in errors, errors)
 
+# A drive so slow that the whole answer would take minutes.
+with subprocess.Popen([SLUICE, copy, "-p", QUESTION, "--ignore-eos", "-n", "4000", "--cache-slots", "off", "--io", "paced:10MB"],
+                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as running:
+    running.stdout.read(1)
+    os.utime(shard)
+    try:
+        output, errors = running.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        output, errors = running.communicate()
+check("and ends it soon", running.returncode == 3 and f"{shard}: it changed while".encode() in errors, errors)
+
 # ---- threads that wait sleep soon, whatever else runs -----------------------------------------------
 shared = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout
 if "libgomp" in shared:
