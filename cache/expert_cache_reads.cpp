@@ -230,6 +230,7 @@ void ExpertCache::Impl::arrived(const Arrived& one) {
     slot.state = SlotState::ready;
     const bool wanted = slot.item != Slot::no_item;
     if (one.error) {
+        if (one.urgency == Urgency::prefetch) stats_.bytes_prefetch += one.bytes;
         if (wanted && !failed_) failed_ = one.error;
         lost(number);
         return;

@@ -23,8 +23,8 @@ struct CacheStats {
     uint64_t guesses_right = 0;
     uint64_t prefetch_switched_off = 0;
     uint64_t bytes_demand = 0;
-    uint64_t bytes_prefetch = 0;
-    double wait_s = 0;  // the engine stood still for an expert
+    uint64_t bytes_prefetch = 0;  // of guesses that were called back, what had been read
+    double wait_s = 0;            // the engine stood still for an expert
 };
 
 }  // namespace sluice

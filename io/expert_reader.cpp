@@ -42,6 +42,7 @@ struct Active {
     std::vector<Piece> pieces;  // from `spare`, and back
     uint32_t waiting = 0;       // of them
     uint32_t in_flight = 0;     // of them
+    uint64_t bytes = 0;         // that are there
     int64_t begin = spans::now();
     bool cancelled = false;  // what waits is not read, unless it is wanted after all
     std::optional<Error> error = {};
@@ -326,8 +327,8 @@ void ExpertReader::Impl::finish(size_t index) {
     spans::add({expert.urgency == Urgency::demand ? "read" : "read ahead", expert.begin,
                 spans::now(), bytes_read - before, expert.pieces.front().file->identity().device,
                 key.layer, key.expert, spans::Track::drive, false});
-    finished.push_back(
-        {expert.request.key, expert.request.slot, expert.urgency, std::move(expert.error)});
+    finished.push_back({expert.request.key, expert.request.slot, expert.urgency,
+                        std::move(expert.error), expert.bytes});
     expert.pieces.clear();
     spare.push_back(std::move(expert.pieces));
     active.erase(active.begin() + static_cast<ptrdiff_t>(index));
@@ -340,7 +341,10 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
     assert(expert != active.end() && expert->in_flight > 0);
     Piece& piece = expert->pieces[tag & UINT32_MAX];
     piece.state = PieceState::done;
-    if (!error) bytes_from[ring.delivered_by()] += piece.read.needed;
+    if (!error) {
+        expert->bytes += piece.read.needed;
+        bytes_from[ring.delivered_by()] += piece.read.needed;
+    }
     expert->in_flight--;
     reads_in_flight--;
     if (error && !expert->error) {

@@ -103,6 +103,7 @@ struct Arrived {
     std::byte* slot;
     Urgency urgency;
     std::optional<Error> error;  // then the slot's content is undefined
+    uint64_t bytes = 0;          // read for it
 };
 
 class ExpertReader {

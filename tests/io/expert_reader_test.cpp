@@ -311,6 +311,8 @@ TEST_CASE("experts: of a prefetch cancelled under way the rest is not read, unle
             CHECK(rig.holds(all[0].slot, {1, 1}));
         } else {
             CHECK(all[0].error->code == Code::interrupted);
+            const auto& read = rig.sim->submitted();
+            CHECK(all[0].bytes == read[0].length + read[1].length);
             CHECK(rig.sim->submitted().size() == 2);
         }
     }
