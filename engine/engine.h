@@ -185,8 +185,7 @@ class Session {
     void clear_stats();
     // At the end: what --record-routes names is whole. An error (io) if it could not be written.
     Result<void> keep_routes();
-    // After an answer: corrupt if a file of the model changed since it was opened. Within a long
-    // one feed() looks by itself, about every second.
+    // After an answer: corrupt if a file of the model changed since it was opened.
     Result<void> files_unchanged() const;
 
     struct Impl;

@@ -1,8 +1,6 @@
 // What Engine and Session hide.
 #pragma once
 
-#include <chrono>
-
 #include "engine/load.h"
 
 namespace sluice {
@@ -21,7 +19,6 @@ struct Session::Impl {
     std::function<void(double)> progress;
     // Counters of the runtime's parts when the statistics were last cleared.
     RunStats cleared;
-    std::chrono::steady_clock::time_point files_checked{};
 
     Runtime& rt() { return engine->loaded.runtime; }
     State& state() { return *rt().state; }

@@ -245,33 +245,6 @@ Session::~Session() {
 
 namespace {
 
-Result<void> check_files(const Runtime& rt) {
-    const Checkpoint& checkpoint = rt.checkpoint;
-    const ReadRing& ring = *rt.ring;
-    const auto check = [&](const File& file) -> Result<void> {  // a failed drive was told already
-        return ring.drive_failed(file.drive()) ? Result<void>{} : file.unchanged();
-    };
-    for (const File& shard : checkpoint.shards()) {
-        if (auto same = check(shard); !same) return same;
-    }
-    for (const auto& copies : checkpoint.copies()) {
-        for (const File& copy : copies) {
-            if (auto same = check(copy); !same) return same;
-        }
-    }
-    return {};
-}
-
-// A long answer is not made to its end of files that are no longer those it began with.
-constexpr std::chrono::seconds files_every{1};
-
-Result<void> check_files_in_time(Session::Impl& s) {
-    const auto now = Clock::now();
-    if (now - s.files_checked < files_every) return {};
-    s.files_checked = now;
-    return check_files(s.rt());
-}
-
 // Feeds, and keeps the clock and the state: a failed call leaves no trace.
 Result<void> feed_all(Session::Impl& s, std::span<const int32_t> ids, const Each& each,
                       int32_t* best) {
@@ -280,7 +253,6 @@ Result<void> feed_all(Session::Impl& s, std::span<const int32_t> ids, const Each
     State& state = s.state();
     state.begin(static_cast<int32_t>(ids.size()));
     Result<void> done = Feed{s, ids, each, best}.run();
-    if (done) done = check_files_in_time(s);
     if (!done) state.rollback();
     const bool prompt = ids.size() > 1;
     (prompt ? s.stats.prompt_s : s.stats.decode_s) += seconds_since(start);
@@ -343,7 +315,20 @@ Result<void> Session::keep_routes() {
     return recorder ? recorder->keep() : Result<void>();
 }
 Result<void> Session::files_unchanged() const {
-    return check_files(impl_->rt());
+    const Checkpoint& checkpoint = impl_->rt().checkpoint;
+    const ReadRing& ring = *impl_->rt().ring;
+    const auto check = [&](const File& file) -> Result<void> {  // a failed drive was told already
+        return ring.drive_failed(file.drive()) ? Result<void>{} : file.unchanged();
+    };
+    for (const File& shard : checkpoint.shards()) {
+        if (auto same = check(shard); !same) return same;
+    }
+    for (const auto& copies : checkpoint.copies()) {
+        for (const File& copy : copies) {
+            if (auto same = check(copy); !same) return same;
+        }
+    }
+    return {};
 }
 
 const RunStats& Session::stats() const {

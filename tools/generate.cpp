@@ -11,6 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds files_every{1};
+
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -46,8 +48,7 @@ class Generation {
         decode(*token);
         answer_.decode_s = seconds_since(start);
         answer_.decode = source_.stats() - after;
-        auto same = source_.files_unchanged();
-        if (!same && !answer_.error) fail_with(same.error());
+        if (auto same = source_.files_unchanged(); !same && !answer_.error) fail_with(same.error());
         close();
         return std::move(answer_);
     }
@@ -73,6 +74,14 @@ class Generation {
         if (!sink_(piece)) interrupt_ = true;
     }
 
+    // A long answer is not made to its end of files that are no longer those it began with.
+    Result<void> look_at_files() {
+        const auto now = Clock::now();
+        if (now - files_seen_ < files_every) return {};
+        files_seen_ = now;
+        return source_.files_unchanged();
+    }
+
     // Takes `token` and those after it, until the answer ends.
     void decode(int32_t token) {
         while (true) {
@@ -84,6 +93,7 @@ class Generation {
             bool enough = options_.predict >= 0 &&
                           stream_.tokens() >= static_cast<uint64_t>(options_.predict);
             if (full || enough) return end(Finish::length);
+            if (auto same = look_at_files(); !same) return fail_with(same.error());
             auto following = next(std::span<const int32_t>(&token, 1));
             if (!following) return fail_with(following.error());
             token = *following;
@@ -116,6 +126,7 @@ class Generation {
     std::vector<int32_t> tokens_;
     Answer answer_;
     bool interrupt_ = false;
+    Clock::time_point files_seen_ = Clock::now();
 };
 
 }  // namespace
