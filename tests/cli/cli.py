@@ -131,15 +131,22 @@ class Pty:
     def interrupt(self):
         self.send("\x03")
 
+    def read(self, timeout):
+        """Whether there was something to read."""
+        if not select.select([self.master], [], [], timeout)[0]:
+            return False
+        try:
+            self.text += os.read(self.master, 65536).decode(errors="replace")
+        except OSError:
+            return False
+        return True
+
     def wait(self, timeout=20):
         deadline = time.monotonic() + timeout
         while self.process.poll() is None and time.monotonic() < deadline:
-            ready, _, _ = select.select([self.master], [], [], 0.05)
-            if ready:
-                try:
-                    self.text += os.read(self.master, 65536).decode(errors="replace")
-                except OSError:
-                    pass
+            self.read(0.05)
+        while self.read(0):  # its last words
+            pass
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             check("the program ends", False, repr(self.text))
