@@ -152,6 +152,45 @@ Result<void> check_comparing(const Sources& sources) {
     return {};
 }
 
+// The value that the command line gives to an option; null: none.
+const std::string* typed(const Sources& sources, std::string_view long_name) {
+    for (const auto& [spec, setting] : sources.flags) {
+        for (const auto& name : spec->long_names()) {
+            if (name == long_name) return &setting.values.back();
+        }
+    }
+    return nullptr;
+}
+
+// Flags of which one would be without effect. Only of those that were typed together: one of them
+// may replace for a run what a variable or a file says.
+Result<void> check_typed(const Sources& sources, Command command) {
+    for (const auto& [spec, setting] : sources.flags) {
+        if (spec->lasting || spec->takes != Takes::one || setting.values.size() < 2) continue;
+        return fail(Code::usage, cat(spec->flags().front(), ": given ", setting.values.size(),
+                                     " times; a run has room for one"));
+    }
+    if (command == Command::simulate) return {};
+    const auto is = [&](const char* name, std::string_view value) {
+        const std::string* found = typed(sources, name);
+        return found && *found == value;
+    };
+    const std::string* guesses = typed(sources, "prefetch");
+    if (is("predictor", "none") && guesses && *guesses != "off" && *guesses != "0") {
+        return fail(Code::usage, "--predictor none: makes no guesses for --prefetch to follow");
+    }
+    const bool no_tier = is("vram-slots", "off") || is("vram-slots", "0") || is("device", "cpu");
+    if ((is("cache-slots", "off") || is("cache-slots", "0")) && no_tier &&
+        typed(sources, "cache-policy")) {
+        return fail(Code::usage, "--cache-slots off: leaves no cache for --cache-policy");
+    }
+    if (is("quiet", "true") && is("stats", "true")) {
+        return fail(Code::usage,
+                    "--quiet and --stats contradict each other; --json has the same in numbers");
+    }
+    return {};
+}
+
 tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origins) {
     error.message = with_origins(std::move(error.message), origins);
     return tl::unexpected(std::move(error));
@@ -200,7 +239,9 @@ class Parser {
         if (out.show != Invocation::Show::nothing) return out;
         auto sources = gather(environment);
         if (!sources) return tl::unexpected(sources.error());
-        if (auto fits = check_comparing(*sources); !fits) return tl::unexpected(fits.error());
+        for (const auto& fits : {check_comparing(*sources), check_typed(*sources, text_.command)}) {
+            if (!fits) return tl::unexpected(fits.error());
+        }
         for (const auto& spec : option_table()) {
             if (!(spec.commands & bit(text_.command))) continue;
             auto setting = setting_for(spec, *sources);
@@ -251,8 +292,9 @@ class Parser {
         if (spec.takes == Takes::several) {
             option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
         } else {
-            option->expected(1)->multi_option_policy(spec.takes == Takes::repeated
-                                                         ? CLI::MultiOptionPolicy::TakeAll
+            // Of one run alone: all are kept, to be counted.
+            const bool all = spec.takes == Takes::repeated || !spec.lasting;
+            option->expected(1)->multi_option_policy(all ? CLI::MultiOptionPolicy::TakeAll
                                                          : CLI::MultiOptionPolicy::TakeLast);
         }
     }

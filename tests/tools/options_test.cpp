@@ -270,6 +270,33 @@ TEST_CASE("unknown flags, missing values and contradictions are refused") {
     CHECK(contains(s.bad(many), "16"));
 }
 
+TEST_CASE("flags of which one would be without effect are refused, if both were typed") {
+    Scene s;
+    CHECK(contains(s.bad({"m", "-p", "a", "--prompt", "b"}), "-p: given 2 times"));
+    CHECK(contains(s.bad({"m", "-f", "a", "-f", "b"}), "-f: given 2"));
+    CHECK(contains(s.bad({"record", "m", "-p", "a", "-o", "a", "-o", "b"}), "-o: given 2"));
+    CHECK(contains(s.bad({"m", "-p", "a", "--trace", "x", "--trace=y"}), "--trace: given 2"));
+    CHECK(contains(s.bad({"m", "--predictor", "none", "--prefetch", "2"}), "--prefetch"));
+    CHECK(contains(s.bad({"m", "--quiet", "--stats"}), "--stats"));
+    for (const char* off : {"off", "0"}) {
+        CHECK(contains(
+            s.bad({"m", "--cache-slots", off, "--vram-slots", off, "--cache-policy", "lru"}),
+            "--cache-policy"));
+    }
+    CHECK(
+        !s.bad({"m", "--device", "cpu", "--cache-slots", "off", "--cache-policy", "lru"}).empty());
+    // What has an effect, is meant, or is replaced.
+    CHECK(s.good({"m", "-n", "3", "-n", "4"}).predict == 4);
+    CHECK(s.good({"m", "--predictor", "none", "--prefetch", "off"}).engine.prefetch == 0);
+    s.good({"m", "--cache-slots", "off", "--cache-policy", "lru"});  // a card's slots have one
+    s.good({"simulate", "a", "--predictor", "none", "--prefetch", "2"});
+    s.good({"m", "--quiet", "--stats=off"});
+    write_file(s.config, "prefetch = 3\nstats = true\ncache-policy = \"lru\"\n");
+    s.good({"m", "--predictor", "none"});
+    s.good({"m", "--quiet"});
+    s.good({"m", "--device", "cpu", "--cache-slots", "off"});
+}
+
 TEST_CASE("commands have their own options") {
     Scene s;
     auto verify = s.good({"m", "--verify", "a.json", "b", "c"});
