@@ -62,9 +62,12 @@ Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> ex
     return {};
 }
 
-// Hits become ready at once, in the order asked; everything without an entry goes to to_read_.
-void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kind) {
+// Hits become ready at once, `first` before the others, else in the order asked; everything without
+// an entry goes to to_read_.
+void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kind,
+                                std::span<const int32_t> first) {
     const bool decode = kind == DemandKind::decode;
+    std::ptrdiff_t in_front = 0;
     tier_.begin();
     for (int32_t expert : experts) {
         const auto number = static_cast<uint32_t>(items_.size());
@@ -79,7 +82,9 @@ void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kin
             hit = ready && !slot.ahead;
             if (slot.guessed) ++stats_.prefetch_used;
             if (slot.ahead) --ahead_slots_;
-            if (ready) {
+            if (ready && std::find(first.begin(), first.end(), expert) != first.end()) {
+                ready_.insert(ready_.begin() + in_front++, number);
+            } else if (ready) {
                 ready_.push_back(number);
             } else {
                 reader_.promote(key);
@@ -198,7 +203,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
 }
 
 Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
-                                 bool more) {
+                                 bool more, std::span<const int32_t> first) {
     Impl& impl = *impl_;
     if (auto checked = impl.check(layer, experts); !checked) return checked;
     if (impl.reader_.pending() > 0) {
@@ -212,7 +217,7 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     const int32_t layer_before = std::exchange(impl.layer_, layer);
     impl.learn_pause(layer_before, kind == DemandKind::decode);
     impl.more_ = more && impl.together_ && kind == DemandKind::sweep;
-    impl.look_up(experts, kind);
+    impl.look_up(experts, kind, first);
     impl.drop_passed_guesses();
     if (!impl.more_) impl.drop_kept();
     if (!impl.together_ || impl.ahead_layer_ == layer) impl.forget_ahead();

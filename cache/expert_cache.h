@@ -70,9 +70,10 @@ class ExpertCache {
     // The distinct experts this layer needs, in router order (decode) or any order (sweep: read in
     // file order). Requires the last demand to be finished: every expert returned by next() and
     // released.
-    // `more`: of chunks that share their reads, another one comes to this layer.
+    // `more`: of chunks that share their reads, another one comes to this layer. `first`: of those
+    // that are there, the ones that next() gives before the others; it changes nothing else.
     Result<void> demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
-                        bool more = false);
+                        bool more = false, std::span<const int32_t> first = {});
 
     // The next expert that is ready; blocks on the drive if none is. A failed read is an Error that
     // names shard and drive; the rest of the demand is then abandoned, and the cache stays usable

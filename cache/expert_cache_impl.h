@@ -41,7 +41,7 @@ struct ExpertCache::Impl {
 
     Result<void> check_finished(int32_t layer);
     Result<void> check(int32_t layer, std::span<const int32_t> experts);
-    void look_up(std::span<const int32_t> experts, DemandKind kind);
+    void look_up(std::span<const int32_t> experts, DemandKind kind, std::span<const int32_t> first);
     void find_room(DemandKind kind);
     void seat(Item& item, const Tier::Placed& placed);
     void keep(int32_t expert);

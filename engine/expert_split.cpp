@@ -24,10 +24,10 @@ void ExpertSplit::assign(std::span<const SplitItem> items, double now,
     probe(items, now, on_cpu);
 }
 
-// The first ones: any would do.
+// The last ones: any would do.
 void ExpertSplit::by_share(std::vector<uint8_t>& on_cpu) const {
     const size_t count = (on_cpu.size() * *share_ + 50) / 100;
-    std::fill_n(on_cpu.begin(), std::min(count, on_cpu.size()), uint8_t{1});
+    std::fill_n(on_cpu.rbegin(), std::min(count, on_cpu.size()), uint8_t{1});
 }
 
 // Each item, those in RAM first and of those the largest, goes where it is done first.

@@ -304,23 +304,18 @@ void split(Pass& pass, int32_t layer, const Routed& routed, std::vector<int32_t>
     }
 }
 
-// What RAM is asked for: first what the CPU can begin with at once, the rest in router order.
-void order_demand(const Runtime& rt, int32_t layer, const Routed& routed,
-                  const std::vector<int32_t>& beside, std::vector<int32_t>& missing) {
+// What RAM is asked for, in router order whatever the split: who is evicted goes by it.
+void add_in_order(const Routed& routed, const std::vector<int32_t>& beside,
+                  std::vector<int32_t>& missing) {
     if (beside.empty()) return;
     const auto in = [](const std::vector<int32_t>& list, int32_t expert) {
         return std::find(list.begin(), list.end(), expert) != list.end();
     };
-    std::vector<int32_t> first, then;
+    std::vector<int32_t> both;
     for (int32_t expert : routed.distinct) {
-        if (in(beside, expert)) {
-            (rt.cache->resident({layer, expert}) ? first : then).push_back(expert);
-        } else if (in(missing, expert)) {
-            then.push_back(expert);
-        }
+        if (in(beside, expert) || in(missing, expert)) both.push_back(expert);
     }
-    first.insert(first.end(), then.begin(), then.end());
-    missing = std::move(first);
+    missing = std::move(both);
 }
 
 // Waits for the CPU, and gives its RAM slots back.
@@ -395,9 +390,10 @@ Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
         if (auto r = finish_uploads(rt); !r) return r;
         split(pass, layer, routed, device, beside);
         rt.device_experts->begin(layer, device, kind, missing);
-        order_demand(rt, layer, routed, beside, missing);
+        add_in_order(routed, beside, missing);
     }
-    if (auto r = rt.cache->demand(layer, missing, kind, pass.next != nullptr); !r) return r;
+    // First what the CPU can begin with at once.
+    if (auto r = rt.cache->demand(layer, missing, kind, pass.next != nullptr, beside); !r) return r;
     read_ahead(pass, layer, routed.distinct.size());
     if (auto r = prefetch(pass, layer, routed.ids); !r) return r;
     if (rt.options.overlap == Overlap::none) {

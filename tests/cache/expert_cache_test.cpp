@@ -124,6 +124,46 @@ TEST_CASE("decode gives hits first, in router order, and never evicts its own ex
     }
 }
 
+TEST_CASE(
+    "those named as first are given first if they are there, and who is evicted is the same") {
+    for (const std::string& policy : policy_names()) {
+        CAPTURE(policy);
+        const ExpertCacheOptions options{
+            .cache_slots = 2 * top_k, .ring_slots = 2, .policy = policy};
+        Rig plain(3, {}, options), other(3, {}, options);
+        std::mt19937_64 random(11);
+        std::vector<int32_t> ids(16);
+        std::iota(ids.begin(), ids.end(), 0);
+        for (int step = 0; step < 200; ++step) {
+            std::shuffle(ids.begin(), ids.end(), random);
+            const std::vector<int32_t> asked(ids.begin(), ids.begin() + top_k);
+            const std::vector<int32_t> first = {ids[5], ids[3], ids[9]};
+            std::vector<int32_t> want;
+            for (int32_t expert : {ids[3], ids[5], ids[0], ids[1], ids[2], ids[4]}) {
+                if (other.cache->resident({0, expert})) want.push_back(expert);
+            }
+            plain.run(0, asked, DemandKind::decode);
+            REQUIRE(other.cache->demand(0, asked, DemandKind::decode, false, first));
+            std::vector<int32_t> got;
+            for (size_t i = 0; i < asked.size(); ++i) {
+                const auto handle = other.cache->next();
+                REQUIRE(handle);
+                got.push_back(handle->key.expert);
+                other.cache->release(*handle);
+            }
+            got.resize(want.size());
+            CHECK(got == want);
+            for (int32_t expert = 0; expert < 16; ++expert) {
+                CHECK(plain.cache->resident({0, expert}) == other.cache->resident({0, expert}));
+            }
+            plain.cache->token_passed();
+            other.cache->token_passed();
+        }
+        CHECK(plain.cache->stats().hits == other.cache->stats().hits);
+        CHECK(plain.cache->stats().evictions > 100);
+    }
+}
+
 TEST_CASE("a demand larger than the cache passes through the ring") {
     Rig rig(3, rough, {.cache_slots = 2, .ring_slots = 2, .poison = true});
     for (int i = 0; i < 5; ++i) {

@@ -2,8 +2,11 @@
 // layer, and RAM slots that come back.
 #include <cstring>
 
+#include "cache/route_file.h"
+#include "cache/simulator.h"
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
+#include "tests/support/temp_dir.h"
 
 namespace sluice::test {
 namespace {
@@ -90,6 +93,36 @@ TEST_CASE("experts on the CPU change no bit, whatever the share and the caches")
                 if (share == 100u && vram == 0) CHECK(cpu.seconds > 0);
             }
         }
+    }
+}
+
+TEST_CASE("what the CPU takes does not change who stays in RAM: routes replay to the same hits") {
+    Trace trace = some_trace("dsv41-tiny");
+    for (int32_t token = 0; token < 60; token++) trace.tokens.push_back(100 + token * 37 % 500);
+    for (std::optional<uint32_t> share :
+         {std::optional<uint32_t>(0), std::optional<uint32_t>(50), std::optional<uint32_t>()}) {
+        CAPTURE(share.value_or(999));
+        TempDir folder;
+        EngineOptions options = beside("dsv41-tiny", share);
+        options.vram_slots = 0;
+        options.cache_slots = 200;
+        options.prefetch = 0;
+        options.record_routes = (folder / "routes").string();
+        const Run run = run_trace(options, trace);
+        const CacheStats& live = run.stats.cache;
+        if (share != 0u) CHECK(run.stats.cpu.computed > 0);
+        const auto routes = read_route_file(folder / "routes");
+        REQUIRE_MESSAGE(routes, (routes ? "" : routes.error().message));
+        SimulateOptions simulation;
+        simulation.slots = 200;
+        const auto replayed = simulate(*routes, simulation);
+        REQUIRE_MESSAGE(replayed, (replayed ? "" : replayed.error().message));
+        CHECK(live.asked == replayed->asked);
+        CHECK(live.hits == replayed->hits);
+        CHECK(live.evictions == replayed->evictions);
+        CHECK(live.sweep_hits == replayed->sweep_hits);
+        CHECK(live.hits > 0);
+        CHECK(live.misses > 0);
     }
 }
 
