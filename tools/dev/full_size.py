@@ -8,13 +8,16 @@ Needs about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache bes
 Writes the checkpoints it needs with make_checkpoint, removes them at the end, prints each row as it is measured, and all of
 them as one table at the end. --small: shapes for a dry run on a CPU, in about a minute. Limits of decode rows are the
 drive's rate over the bytes the run had to read (misses, and guesses that were used before they were missed): shares are of that. A paced drive
-(--io paced:RATE) stands in for a given one; the real disk's rate is measured with plain reads by `sluice bench`.
+(--io paced:RATE) stands in for a given one; the real disk's rate is that of plain reads just before and just after a run.
 """
 import argparse
+import concurrent.futures
 import json
+import mmap
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -142,15 +145,35 @@ class Bench:
         classes = self.call("inspect", "inspect", model, "--json")["classes"]
         return sum(c["bytes"] for c in classes if c["class"] not in ("routed experts", "Engram tables"))
 
-    def disk_rate(self):
-        """The best of plain reads and of the engine's own pattern, measured at that moment: disks of shared machines move."""
-        drive = self.bench("disk-rate", self.model("disk"), "drive")["drive"]
-        shard = self.call("inspect", "inspect", self.model("disk"), "--json")["shards"][0]
-        plain = max([drive["best_bytes_s"]] + [cell["bytes_s"] for cell in drive["raw"]])
-        rate = max(plain, drive["layer_bytes_s"])
-        self.row("real disk now", self.gb(rate), note=f"{drive['io']}, {shard['access']}, {shard['file_system']} at "
-                 f"{shard['mount']}; best plain reads {self.gb(plain)}, engine's pattern {self.gb(drive['layer_bytes_s'])}")
-        return rate
+    def plain_rate(self, folder, seconds=2.0, block=4 << 20, threads=8):
+        """Bytes a second of plain O_DIRECT reads of a folder's shards, at random places. Disks of shared machines move
+        from one second to the next: what is held against them is read between two of these."""
+        files = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".safetensors")]
+        largest = sorted(files, key=os.path.getsize)[-threads:]
+
+        def read(path, draw, until):
+            total, places = 0, max(os.path.getsize(path) // block, 1)
+            buffer = mmap.mmap(-1, block)
+            file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+            while time.monotonic() < until:
+                total += os.preadv(file, [buffer], draw.randrange(places) * block)
+            os.close(file)
+            return total
+
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            parts = [pool.submit(read, largest[i % len(largest)], random.Random(i), start + seconds) for i in range(threads)]
+            return sum(part.result() for part in parts) / (time.monotonic() - start)
+
+    def around(self, runs):
+        """For each of `runs`: what it returns, and the disk's rate just before and just after it."""
+        rates, results = [self.plain_rate(self.model("disk"))], []
+        for run in runs:
+            results.append(run())
+            rates.append(self.plain_rate(self.model("disk")))
+        self.row("real disk meanwhile, plain reads", self.gb(statistics.median(rates)),
+                 note=f"{self.gb(min(rates))} to {self.gb(max(rates))}")
+        return [(result, (rates[i] + rates[i + 1]) / 2) for i, result in enumerate(results)]
 
     # ---- stages
 
@@ -160,33 +183,33 @@ class Bench:
         return ("--vram-slots", "off") if self.o.device.startswith("cuda") else ()
 
     def stage_cold(self):
-        before = self.disk_rate()
-        answers = [(name, self.answer("cold-" + name.split()[1], self.model("disk"), *self.cold, *self.no_vram(), *flags,
-                                      tokens=self.scale.tokens // 2))
-                   for name, flags in (("prefetch off", ("--prefetch", "off")), ("prefetch governed", ()))]
-        after = self.disk_rate()
-        for name, answer in answers:
-            self.decode(f"cold decode, real disk, {name}", answer, max(before, after), "95 %",
+        cases = [("prefetch off", ("--prefetch", "off")), ("prefetch governed", ())]
+        runs = [lambda name=name, flags=flags: self.answer("cold-" + name.split()[1], self.model("disk"), *self.cold,
+                                                           *self.no_vram(), *flags, tokens=self.scale.tokens // 2)
+                for name, flags in cases]
+        for (name, _), (answer, rate) in zip(cases, self.around(runs)):
+            self.decode(f"cold decode, real disk, {name}", answer, rate, "95 %",
                         f"the run's own reads {self.gb(answer['io']['gb_s'] * 1e9)}")
 
+    def load_rows(self, name, answer, dense, rate):
+        times, cache = answer["timings"], answer["cache"]
+        load, first = times["load_read_s"], times["load_s"] + times["prompt_s"]
+        all_bytes = dense + (cache["sweep_asked"] - cache["sweep_hits"]) * self.scale.expert
+        self.row(f"dense load, {name}", f"{load:.2f} s", f"{dense / rate:.2f} s", dense / rate / load, "90 %",
+                 f"{dense / 1e9:.2f} GB; device, tokenizer, memory, calibration take {times['load_s'] - load:.2f} s more")
+        self.row(f"start to first token, {name}", f"{first:.2f} s", f"{all_bytes / rate:.2f} s", all_bytes / rate / first,
+                 "", f"{answer['usage']['prompt_tokens']} prompt tokens, {cache['sweep_asked']} experts")
+        return dense / rate / load
+
     def stage_load(self):
-        for name, model, rate, flags in (
-                ("paced " + self.gb(self.scale.rate), "wide", self.scale.rate, ("--io", self.pace(self.scale.rate))),
-                ("real disk", "disk", None, ())):
-            real = rate is None
-            rate = rate or self.disk_rate()
-            dense = self.dense_bytes(self.model(model))
-            answer = self.answer("load-" + model, self.model(model), *self.cold, *self.no_vram(), *flags, tokens=1)
-            times = answer["timings"]
-            load, first = times["load_read_s"], times["load_s"] + times["prompt_s"]
-            cache = answer["cache"]
-            all_bytes = dense + (cache["sweep_asked"] - cache["sweep_hits"]) * self.scale.expert
-            self.row(f"dense load, {name}", f"{load:.2f} s", f"{dense / rate:.2f} s", dense / rate / load, "90 %",
-                     f"{dense / 1e9:.2f} GB; device, tokenizer, memory, calibration take {times['load_s'] - load:.2f} s more")
-            self.row(f"start to first token, {name}", f"{first:.2f} s", f"{all_bytes / rate:.2f} s", all_bytes / rate / first,
-                     "", f"{answer['usage']['prompt_tokens']} prompt tokens, {cache['sweep_asked']} experts")
-            if real:
-                self.disk_rate()
+        def run(model, *flags):
+            return self.answer("load-" + model, self.model(model), *self.cold, *self.no_vram(), *flags, tokens=1)
+
+        paced = run("wide", "--io", self.pace(self.scale.rate))
+        self.load_rows("paced " + self.gb(self.scale.rate), paced, self.dense_bytes(self.model("wide")), self.scale.rate)
+        dense = self.dense_bytes(self.model("disk"))
+        shares = [self.load_rows("real disk", answer, dense, rate) for answer, rate in self.around(3 * [lambda: run("disk")])]
+        self.row("  dense load, real disk, the middle one", "", share=statistics.median(shares), wanted="90 %")
 
     def stage_paced(self):
         for name, flags, wanted in (("off", ("--prefetch", "off"), "90 %"), ("2", ("--prefetch", "2"), "95 %"),

@@ -90,6 +90,20 @@ if has golden; then
     done
 fi
 
+# The live counters of an answer beside those of its routes' replay; with --cpu-experts $1.
+replayed() {
+    local routes=$work/routes.$1
+    "$sluice" $models/dsv41-tiny -p "List three words." -n 60 --ignore-eos --loop-guard 0 --temp 1 --seed 5 --json --prefetch off \
+        --vram-slots off --cache-slots 200 --cpu-experts "$1" --record-routes "$routes" 2>/dev/null >"$routes.json" &&
+        "$sluice" simulate "$routes" --cache-slots 200 --json |
+        python3 -c '
+import json, sys
+live, replay = json.load(open(sys.argv[1])), json.load(sys.stdin)[0]["runs"][0]["cache"]
+keys = ("asked", "hits", "misses", "evictions", "sweep_asked", "sweep_hits")
+print(live["cache"]["hits"], "of", live["cache"]["asked"], "hits,", live["cpu_experts"]["computed"], "on the CPU")
+sys.exit(any(live["cache"][k] != replay[k] for k in keys))' "$routes.json"
+}
+
 # A trace recorded on the device, verified (every logit) over restarts, caches, chunks and splits.
 if has bits; then
     prompt="What is the capital of Australia?"
@@ -108,6 +122,9 @@ if has bits; then
             "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots 64 --chunk $chunk
     done
     check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%
+    for share in off 50% auto; do
+        check "hits as in the replay of their routes, --cpu-experts $share" replayed $share
+    done
 fi
 
 if has tests; then
