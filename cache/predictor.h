@@ -33,6 +33,12 @@ class Predictor {
 Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name, int32_t layers);
 std::vector<std::string> predictor_names();
 
+// Of `seconds`, how long the drives that hold the next layer's experts had nothing to read: the
+// mean of those idle times, since each drive serves some layers alone. `busy_s`: of each drive;
+// `drives_a_layer`: on how many of them a layer's experts are, in the mean. A drive that serves
+// every second layer is idle twice as long for each of them, but no longer than a layer takes.
+double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_a_layer);
+
 // Decides how many guesses a layer to follow (0..4), from what they gain and cost.
 //
 // It begins with none, learns how long a token takes without guesses as a function of what it has
@@ -59,8 +65,8 @@ class PrefetchGovernor {
     struct Token {
         double seconds;
         double wait_s;    // stood still for experts
-        double busy_s;    // a drive had something to read, of several the mean
-        double read_s;    // any drive had
+        double idle_s;    // the drives of the next layer had nothing to read
+        double read_s;    // any drive had something to read
         uint64_t misses;  // experts that were read or would have been without guesses
     };
     void token_passed(const Token& token);

@@ -81,6 +81,12 @@ class Line {
 
 }  // namespace
 
+double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_a_layer) {
+    double idle = 0;
+    for (const double busy : busy_s) idle += std::max(0.0, seconds - busy);
+    return std::min(seconds, idle / std::max(1.0, drives_a_layer));
+}
+
 struct PrefetchGovernor::Impl {
     enum class Mode { off, look, follow };
 
@@ -173,7 +179,7 @@ void PrefetchGovernor::Impl::measure(const Token& token) {
         seconds.add(token.seconds, 32);
         wait.add(token.wait_s, 32);
         const double layers = static_cast<double>(precision.size());
-        idle.add(std::max(0.0, token.seconds - token.busy_s) / layers, 32);
+        idle.add(std::max(0.0, token.idle_s) / layers, 32);
         if (misses > 0) read.add(token.read_s / misses, 32);
         return;
     }

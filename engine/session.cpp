@@ -101,16 +101,13 @@ Result<void> record_routes(Pass& pass) {
     return {};
 }
 
-// Of several drives the mean: where a layer's experts are on one of them, another is idle
-// meanwhile.
-PrefetchGovernor::Token token_times(const RunStats& token, double seconds) {
+PrefetchGovernor::Token token_times(const RunStats& token, double seconds, double drives_a_layer) {
     const CacheStats& cache = token.cache;
-    double busy_s = 0;
-    for (const DriveStats& drive : token.drives) busy_s += drive.busy_s;
-    const auto drives = static_cast<double>(std::max<size_t>(1, token.drives.size()));
+    std::vector<double> busy_s;
+    for (const DriveStats& drive : token.drives) busy_s.push_back(drive.busy_s);
     return {.seconds = seconds,
             .wait_s = cache.wait_s,
-            .busy_s = busy_s / drives,
+            .idle_s = idle_for_guesses(seconds, busy_s, drives_a_layer),
             .read_s = token.ring.busy_s,
             .misses = cache.misses + cache.prefetch_used - cache.late_prefetches};
 }
@@ -229,7 +226,8 @@ struct Feed {
         if (rt.device_experts) rt.device_experts->token_passed();
         if (!pass.sweep && rt.predictor) rt.predictor->token_passed();
         if (!pass.sweep && rt.governor) {
-            rt.governor->token_passed(token_times(totals(rt) - before, seconds_since(start)));
+            rt.governor->token_passed(
+                token_times(totals(rt) - before, seconds_since(start), rt.drives_a_layer));
         }
         return record_routes(pass);
     }

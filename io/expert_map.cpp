@@ -94,6 +94,18 @@ const ReadPlan& ExpertMap::plan(ExpertKey key) const {
     return entry(key).plan;
 }
 
+double ExpertMap::drives_a_layer() const {
+    std::vector<uint8_t> holds(static_cast<size_t>(std::max(layers_, 1)) * drives_, 0);
+    for (size_t i = 0; i < entries_.size(); i++) {
+        if (entries_[i].shard == not_added) continue;
+        const size_t layer = i / static_cast<size_t>(experts_);
+        for (const File* file : files_[entries_[i].shard])
+            holds[layer * drives_ + file->drive()] = 1;
+    }
+    const auto held = static_cast<double>(std::count(holds.begin(), holds.end(), 1));
+    return held / std::max(layers_, 1);
+}
+
 const File& ExpertMap::file(ExpertKey key) const {
     return shards_[entry(key).shard];
 }

@@ -68,7 +68,8 @@ class ExpertMap {
     std::span<const File* const> copies(ExpertKey key) const;  // file() and the others
     bool share_drive(ExpertKey a, ExpertKey b) const;          // some copy of each
     uint32_t drives() const { return drives_; }                // one more than the highest number
-    ByteRange range(ExpertKey key, ExpertPart part) const;     // in the file
+    double drives_a_layer() const;  // that hold experts of one, copies counted; the mean
+    ByteRange range(ExpertKey key, ExpertPart part) const;  // in the file
     const ExpertTuning& tuning() const { return tuning_; }
     // Plans all reads anew. No reader may be at work.
     void retune(ExpertTuning tuning);

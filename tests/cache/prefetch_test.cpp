@@ -196,7 +196,7 @@ struct Machine {
             // 4 layers of 6 experts, the drive idle for two reads a layer.
             governor.token_passed({.seconds = seconds,
                                    .wait_s = seconds * waiting,
-                                   .busy_s = seconds * 0.75,
+                                   .idle_s = seconds * 0.25,
                                    .read_s = seconds * 0.75,
                                    .misses = 24});
             if (token >= tokens / 2) sum += most;
@@ -245,7 +245,7 @@ TEST_CASE("a layer that guesses badly follows none") {
         governor.observed(1, 4, 0xf);
         governor.token_passed({.seconds = follows ? 0.8 : 1.0,
                                .wait_s = 0.4,
-                               .busy_s = 0.7,
+                               .idle_s = follows ? 0.1 : 0.3,
                                .read_s = 0.7,
                                .misses = 12});
     }

@@ -43,17 +43,36 @@ struct Model {
     static const Model& large() {
         static const TempDir folder;
         static const Model model = [] {
-            const ExpertShards shards{.layers = layers,
-                                      .experts = experts,
-                                      .codes = 128u << 10,
-                                      .scales = 8u << 10,
-                                      .sparse = true};
             std::vector<int32_t> all(layers);
             std::iota(all.begin(), all.end(), 0);
-            shards.write(folder.path(), all, true);
+            large_shards().write(folder.path(), all, true);
             return load(Access::buffered, {folder.path()}, false);
         }();
         return model;
+    }
+    // The same, its layers in turn on two drives, no copies.
+    static const Model& large_spread() {
+        static const TempDir folders;
+        static const Model model = [] {
+            std::vector<std::string> locations;
+            for (int32_t drive : {0, 1}) {
+                const auto folder = std::filesystem::path(folders.path()) / cat("drive", drive);
+                std::filesystem::create_directories(folder);
+                std::vector<int32_t> mine;
+                for (int32_t layer = drive; layer < layers; layer += 2) mine.push_back(layer);
+                large_shards().write(folder, mine, drive == 0);
+                locations.push_back(folder.string());
+            }
+            return load(Access::buffered, locations, false);
+        }();
+        return model;
+    }
+    static ExpertShards large_shards() {
+        return {.layers = layers,
+                .experts = experts,
+                .codes = 128u << 10,
+                .scales = 8u << 10,
+                .sparse = true};
     }
     // Shards in turn on two drives, no copies: a layer's experts are on one of them.
     static const Model& spread() {

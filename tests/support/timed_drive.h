@@ -21,9 +21,14 @@ class TimedDrive final : public RingEngine {
  public:
     // Files are dealt out to as many drives as there are rates (bytes a second).
     TimedDrive(VirtualClock& clock, std::vector<double> rates, double latency)
-        : clock_(clock), rates_(std::move(rates)), latency_(latency), free_at_(rates_.size(), 0) {}
+        : clock_(clock),
+          rates_(std::move(rates)),
+          latency_(latency),
+          free_at_(rates_.size(), 0),
+          busy_each_(rates_.size(), 0) {}
 
-    double busy_s() const { return busy_; }      // time with something to read, so far
+    double busy_s() const { return busy_; }  // time with something to read, so far
+    const std::vector<double>& busy_each_s() const { return busy_each_; }  // of each drive
     double waited_s() const { return waited_; }  // time the caller stood still
 
     const char* name() const override { return "timed"; }
@@ -41,7 +46,9 @@ class TimedDrive final : public RingEngine {
         for (const Raw& read : reads) {
             const size_t drive = drive_of_.at(read.fd);
             double& free_at = free_at_[drive];
-            free_at = std::max(free_at, clock_.now) + read.length / rates_[drive];
+            const double begin = std::max(free_at, clock_.now);
+            free_at = begin + read.length / rates_[drive];
+            busy_each_[drive] += free_at - begin;
             const double done = free_at + latency_;
             in_flight_.push_back({done, {.id = read.id, .result = read.length}});
             busy_end_ = std::max(busy_end_, clock_.now);
@@ -76,7 +83,7 @@ class TimedDrive final : public RingEngine {
     VirtualClock& clock_;
     std::vector<double> rates_;
     double latency_;
-    std::vector<double> free_at_;
+    std::vector<double> free_at_, busy_each_;
     std::map<int, size_t> drive_of_;
     std::vector<Flight> in_flight_;
     double busy_ = 0, busy_end_ = 0, waited_ = 0;
