@@ -1,10 +1,13 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -50,6 +53,30 @@ FileIdentity identity_of(const struct stat& info) {
             .inode = info.st_ino,
             .size = static_cast<uint64_t>(info.st_size),
             .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+// Whether the time of an inode moves here for what Linux says it does: other systems behind a
+// network or a program have rules of their own.
+bool keeps_inode_time(int fd) {
+    constexpr std::array<unsigned, 6> foreign = {FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC,
+                                                 CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,
+                                                 SMB_SUPER_MAGIC,  V9FS_MAGIC};
+    struct statfs system {};
+    return fstatfs(fd, &system) == 0 &&
+           std::find(foreign.begin(), foreign.end(), static_cast<unsigned>(system.f_type)) ==
+               foreign.end();
+}
+
+FileStatus status_of(int fd, const struct stat& info, const std::filesystem::path& path) {
+    struct stat there {};
+    const bool named = stat(path.c_str(), &there) == 0 && identity_of(there) == identity_of(info);
+    const int64_t touched = int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
+    return {.touched_ns = keeps_inode_time(fd) ? touched : 0,
+            .links = info.st_nlink,
+            .mode = info.st_mode,
+            .user = info.st_uid,
+            .group = info.st_gid,
+            .named = named};
 }
 
 Error open_error(const std::filesystem::path& path, int number) {
@@ -159,6 +186,7 @@ Result<File> File::open(const std::filesystem::path& path, Access wanted) {
         if (file.fell_back_) tell_fallback(path, cause);
     }
     file.identity_ = identity_of(info);
+    file.status_ = status_of(file.fd_, info, path);
     return file;
 }
 
@@ -169,6 +197,7 @@ File::File(File&& other) noexcept
       alignment_(other.alignment_),
       drive_(other.drive_),
       identity_(other.identity_),
+      status_(other.status_),
       path_(std::move(other.path_)) {}
 
 File& File::operator=(File&& other) noexcept {
@@ -178,6 +207,7 @@ File& File::operator=(File&& other) noexcept {
     alignment_ = other.alignment_;
     drive_ = other.drive_;
     identity_ = other.identity_;
+    status_ = other.status_;
     path_ = std::move(other.path_);
     return *this;
 }
@@ -245,7 +275,15 @@ uint64_t File::resume_at(uint64_t done) const {
 
 Result<void> File::unchanged() const {
     struct stat info {};
-    if (fstat(fd_, &info) == 0 && identity_of(info) == identity_) return {};
+    if (fstat(fd_, &info) == 0 && identity_of(info) == identity_) {
+        const FileStatus now = status_of(fd_, info, path_);
+        FileStatus but_for_time = now;
+        but_for_time.touched_ns = status_.touched_ns;
+        if (but_for_time != status_ || now == status_) {
+            status_ = now;
+            return {};
+        }
+    }
     return fail(Code::corrupt,
                 cat(printable(path_.native()),
                     ": it changed while it was in use, and what was computed from it "

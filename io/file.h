@@ -18,6 +18,16 @@ struct FileIdentity {
     bool operator==(const FileIdentity&) const = default;
 };
 
+// What moves the time of a file's inode beside its content, whose own time can be put back (cp -p
+// over the file, rsync --inplace).
+struct FileStatus {
+    int64_t touched_ns = 0;
+    uint64_t links = 0;
+    uint32_t mode = 0, user = 0, group = 0;
+    bool named = true;  // its path leads to it
+    bool operator==(const FileStatus&) const = default;
+};
+
 enum class Access { direct, buffered };
 
 // Owns the descriptor. Move only. Opened O_DIRECT when asked for, then proved by one aligned read
@@ -51,8 +61,9 @@ class File {
     // it stopped in.
     uint64_t resume_at(uint64_t done) const;
 
-    // corrupt: its size or time of change is no longer that of open(), so what was read since may
-    // be of two files.
+    // corrupt: its size or time of change is no longer that of open(), or its inode was touched
+    // since the last call for no reason that its links, name, owner and mode tell, so what was read
+    // since may be of two files. One thread at a time.
     Result<void> unchanged() const;
 
     // After a read: takes the range out of the page cache, where a read that was meant to be direct
@@ -69,6 +80,7 @@ class File {
     uint32_t alignment_ = 4096;
     uint32_t drive_ = 0;
     FileIdentity identity_;
+    mutable FileStatus status_;  // at the last look
     std::filesystem::path path_;
 };
 

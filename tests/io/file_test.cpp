@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "io/memory.h"
@@ -280,6 +282,34 @@ TEST_CASE("identity tells a changed file from the same") {
     REQUIRE(!changed);
     CHECK(changed.error().code == Code::corrupt);
     CHECK(changed.error().message.starts_with(path.string() + ": it changed"));
+}
+
+TEST_CASE("new links, modes and names are no change; bytes written over with the old time are") {
+    const TempFolder folder;
+    const auto path = folder.write("a", "one"), moved = path.parent_path() / "moved";
+    const auto time = std::filesystem::last_write_time(path);
+    const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
+    const File file = opened(path);
+    wait();
+    std::filesystem::create_hard_link(path, path.parent_path() / "b");
+    CHECK(file.unchanged());
+    wait();
+    std::filesystem::permissions(
+        path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    CHECK(file.unchanged());
+    wait();
+    std::filesystem::rename(path, moved);
+    CHECK(file.unchanged());
+    wait();
+    std::filesystem::rename(moved, path);
+    CHECK(file.unchanged());
+    wait();
+    folder.write("a", "two");
+    std::filesystem::last_write_time(path, time);
+    for (int look : {1, 2}) {
+        CAPTURE(look);
+        CHECK(!file.unchanged());
+    }
 }
 
 TEST_CASE("a moved file reads on, and its source owns nothing") {
