@@ -110,7 +110,6 @@ tl::unexpected<Error> CheckpointOpener::unread(Error error, const char* name) co
     if (error.code == Code::io || error.code == Code::no_memory) {
         return tl::unexpected(std::move(error));
     }
-    if (error.code == Code::unsupported) error.message += "; move it away";  // it is no file
     return fatal(error.code, std::move(error.message), {name});
 }
 

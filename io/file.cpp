@@ -108,8 +108,8 @@ Result<void> require_regular(const std::filesystem::path& path) {
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) return tl::unexpected(open_error(path, errno));
     if (S_ISREG(info.st_mode)) return {};
-    return fail(Code::unsupported,
-                cat(printable(path.native()), ": ", kind_of(info.st_mode), ", not a file"));
+    return fail(Code::unsupported, cat(printable(path.native()), ": ", kind_of(info.st_mode),
+                                       ", not a file; move it away"));
 }
 
 int open_retrying(const std::filesystem::path& path, int flags) {

@@ -163,8 +163,9 @@ bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
         if (!drive.failed) {
             drive.failed = true;
             drive.cause = error.message;
-            log::warn(cat("drive ", drive.folder, " is left out from now on, its copies are read ",
-                          "instead: ", error.message));
+            log::warn(cat("drive ", drive.folder,
+                          " is left out from now on; what it holds is read ",
+                          "from another folder: ", error.message));
         }
         drive.meter.finished(reaped_at_, 0, false);
         slot.read.file = other;

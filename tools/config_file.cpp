@@ -132,7 +132,7 @@ Result<bool> has_config(const std::filesystem::path& folder) {
                                      ": a link to what is not there; mend it or remove it"));
     }
     if (std::filesystem::is_regular_file(path, error)) return true;
-    return fail(Code::usage, cat(printable(path.string()), " is not a file"));
+    return fail(Code::usage, cat(printable(path.string()), " is not a file; move it away"));
 }
 
 }  // namespace
@@ -165,7 +165,8 @@ Result<std::vector<std::filesystem::path>> config_files(const std::string& chose
     if (!chosen.empty()) {
         if (auto closed = no_permission(chosen)) return within("--config", std::move(*closed));
         if (!std::filesystem::is_regular_file(chosen, error)) {
-            return fail(Code::usage, cat("--config: ", printable(chosen), " is not a file"));
+            return fail(Code::usage, cat("--config: ", printable(chosen),
+                                         " is not a file; give one, or leave --config out"));
         }
         return std::vector<std::filesystem::path>{chosen};
     }

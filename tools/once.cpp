@@ -77,6 +77,7 @@ void tell(const Answer& answer, const RunFacts& facts, const Options& options) {
     }
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer turns in a circle\n", stderr);
+    if (answer.error && !options.show_timings) return;  // the line that follows says why
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 

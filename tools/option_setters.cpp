@@ -9,6 +9,7 @@
 #include "io/share_reads.h"
 #include "io/text.h"
 #include "tools/stop_matcher.h"
+#include "tools/user_text.h"
 
 namespace sluice::option {
 
@@ -203,6 +204,9 @@ Outcome set_seed(Options& o, const Setting& s) {
 }
 
 Outcome set_stop(Options& o, const Setting& s) {
+    for (const std::string& value : s.values) {
+        if (auto text = check_utf8(s.source, value); !text) return text;
+    }
     auto matcher = StopMatcher::create(s.values);
     if (!matcher) return tl::unexpected(matcher.error());
     o.stop = s.values;
@@ -274,10 +278,12 @@ Outcome set_io(Options& o, const Setting& s) {
     if (text_of(s) == "paced") {
         return fail(Code::usage, s.source + ": paced needs a rate, like paced:8.8GB,80us");
     }
-    return store_choice<IoEngine>(o.engine.io, s,
-                                  {{"auto", IoEngine::automatic},
-                                   {"uring", IoEngine::uring},
-                                   {"threads", IoEngine::threads}});
+    auto stored = store_choice<IoEngine>(o.engine.io, s,
+                                         {{"auto", IoEngine::automatic},
+                                          {"uring", IoEngine::uring},
+                                          {"threads", IoEngine::threads}});
+    if (!stored) stored.error().message += ", paced:RATE";
+    return stored;
 }
 
 Outcome set_ram(Options& o, const Setting& s) {

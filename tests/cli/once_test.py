@@ -200,7 +200,8 @@ with subprocess.Popen([SLUICE, copy, "-p", QUESTION, "--ignore-eos", "-n", "4000
     except subprocess.TimeoutExpired:
         running.kill()
         output, errors = running.communicate()
-check("and ends it soon", running.returncode == 3 and f"{shard}: it changed while".encode() in errors, errors)
+check("and ends it soon, in one line", running.returncode == 3 and
+      errors.startswith(f"sluice: {shard}: it changed while".encode()) and errors.count(b"\n") == 1, errors)
 
 # ---- threads that wait sleep soon, whatever else runs -----------------------------------------------
 shared = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout

@@ -203,6 +203,11 @@ TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each i
     pipe.remove("config.json");
     REQUIRE(mkfifo((pipe / "config.json").c_str(), 0600) == 0);
     refuses(pipe, Code::unsupported, {"config.json: a pipe, not a file; move it away; fetch"});
+    Copy shard;
+    shard.remove("model-00002-of-00012.safetensors");
+    fs::create_directory(shard / "model-00002-of-00012.safetensors");
+    refuses(shard, Code::unsupported,
+            {"00002-of-00012.safetensors: a folder, not a file; move it"});
     if (geteuid() == 0) return;  // root reads everything
     Copy forbidden;
     forbidden.damage("config.json", "{}");
