@@ -11,9 +11,7 @@ drive's rate over the bytes the run had to read (misses, and guesses that were u
 (--io paced:RATE) stands in for a given one; the real disk's rate is that of plain reads just before and just after a run.
 """
 import argparse
-import concurrent.futures
 import json
-import mmap
 import os
 import random
 import shutil
@@ -145,32 +143,17 @@ class Bench:
         classes = self.call("inspect", "inspect", model, "--json")["classes"]
         return sum(c["bytes"] for c in classes if c["class"] not in ("routed experts", "Engram tables"))
 
-    def plain_rate(self, folder, seconds=2.0, block=4 << 20, threads=8):
-        """Bytes a second of plain O_DIRECT reads of a folder's shards, at random places. Disks of shared machines move
-        from one second to the next: what is held against them is read between two of these."""
-        files = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".safetensors")]
-        largest = sorted(files, key=os.path.getsize)[-threads:]
-
-        def read(path, draw, until):
-            total, places = 0, max(os.path.getsize(path) // block, 1)
-            buffer = mmap.mmap(-1, block)
-            file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-            while time.monotonic() < until:
-                total += os.preadv(file, [buffer], draw.randrange(places) * block)
-            os.close(file)
-            return total
-
-        start = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-            parts = [pool.submit(read, largest[i % len(largest)], random.Random(i), start + seconds) for i in range(threads)]
-            return sum(part.result() for part in parts) / (time.monotonic() - start)
+    def plain_rate(self):
+        """Bytes a second of plain io_uring reads of the disk's checkpoint at their best block and depth, a median of rounds.
+        Disks of shared machines move from one second to the next: what is held against them is read between two of these."""
+        return self.bench("disk-rate", self.model("disk"), "drive")["drive"]["best_bytes_s"]
 
     def around(self, runs):
         """For each of `runs`: what it returns, and the disk's rate just before and just after it."""
-        rates, results = [self.plain_rate(self.model("disk"))], []
+        rates, results = [self.plain_rate()], []
         for run in runs:
             results.append(run())
-            rates.append(self.plain_rate(self.model("disk")))
+            rates.append(self.plain_rate())
         self.row("real disk meanwhile, plain reads", self.gb(statistics.median(rates)),
                  note=f"{self.gb(min(rates))} to {self.gb(max(rates))}")
         return [(result, (rates[i] + rates[i + 1]) / 2) for i, result in enumerate(results)]
