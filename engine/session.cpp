@@ -4,6 +4,7 @@
 
 #include "engine/engine_impl.h"
 #include "engine/forward.h"
+#include "io/log.h"
 #include "io/text.h"
 #include "io/trace_spans.h"
 
@@ -99,6 +100,14 @@ Result<void> record_routes(Pass& pass) {
         if (!done) return done;
     }
     return {};
+}
+
+void tell_touched(const std::filesystem::path& file) {
+    log::warn_once("a file in use was touched",
+                   cat(printable(file.native()),
+                       ": its owner, mode, attributes or content were touched while it is in use, "
+                       "and nothing tells which; if it was written to, answers are worth nothing: "
+                       "sluice inspect MODEL --check reads every byte"));
 }
 
 PrefetchGovernor::Token token_times(const RunStats& token, double seconds, double drives_a_layer) {
@@ -316,7 +325,11 @@ Result<void> Session::files_unchanged() const {
     const Checkpoint& checkpoint = impl_->rt().checkpoint;
     const ReadRing& ring = *impl_->rt().ring;
     const auto check = [&](const File& file) -> Result<void> {  // a failed drive was told already
-        return ring.drive_failed(file.drive()) ? Result<void>{} : file.unchanged();
+        if (ring.drive_failed(file.drive())) return {};
+        const auto same = file.unchanged();
+        if (!same) return tl::unexpected(same.error());
+        if (!*same) tell_touched(file.path());
+        return {};
     };
     for (const File& shard : checkpoint.shards()) {
         if (auto same = check(shard); !same) return same;

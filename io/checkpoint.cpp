@@ -110,6 +110,7 @@ tl::unexpected<Error> CheckpointOpener::unread(Error error, const char* name) co
     if (error.code == Code::io || error.code == Code::no_memory) {
         return tl::unexpected(std::move(error));
     }
+    if (error.code == Code::unsupported) error.message += "; move it away";  // it is no file
     return fatal(error.code, std::move(error.message), {name});
 }
 
@@ -261,6 +262,7 @@ void CheckpointOpener::read_shard(Shard& shard) const {
     auto file = File::open(shard.path, access());
     if (!file) {
         shard.error = std::move(file).error();
+        if (shard.error->code == Code::unsupported) shard.error->message += "; move it away";
         return;
     }
     shard.file = std::move(*file);

@@ -71,12 +71,8 @@ FileStatus status_of(int fd, const struct stat& info, const std::filesystem::pat
     struct stat there {};
     const bool named = stat(path.c_str(), &there) == 0 && identity_of(there) == identity_of(info);
     const int64_t touched = int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
-    return {.touched_ns = keeps_inode_time(fd) ? touched : 0,
-            .links = info.st_nlink,
-            .mode = info.st_mode,
-            .user = info.st_uid,
-            .group = info.st_gid,
-            .named = named};
+    return {
+        .touched_ns = keeps_inode_time(fd) ? touched : 0, .links = info.st_nlink, .named = named};
 }
 
 Error open_error(const std::filesystem::path& path, int number) {
@@ -108,8 +104,8 @@ Result<void> require_regular(const std::filesystem::path& path) {
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) return tl::unexpected(open_error(path, errno));
     if (S_ISREG(info.st_mode)) return {};
-    return fail(Code::unsupported, cat(printable(path.native()), ": ", kind_of(info.st_mode),
-                                       ", not a file; move it away"));
+    return fail(Code::unsupported,
+                cat(printable(path.native()), ": ", kind_of(info.st_mode), ", not a file"));
 }
 
 int open_retrying(const std::filesystem::path& path, int flags) {
@@ -273,16 +269,14 @@ uint64_t File::resume_at(uint64_t done) const {
     return access_ == Access::direct ? round_down(done, alignment_) : done;
 }
 
-Result<void> File::unchanged() const {
+Result<bool> File::unchanged() const {
     struct stat info {};
     if (fstat(fd_, &info) == 0 && identity_of(info) == identity_) {
         const FileStatus now = status_of(fd_, info, path_);
-        FileStatus but_for_time = now;
-        but_for_time.touched_ns = status_.touched_ns;
-        if (but_for_time != status_ || now == status_) {
-            status_ = now;
-            return {};
-        }
+        const bool told = now.links != status_.links || now.named != status_.named;
+        const bool touched = now.touched_ns != status_.touched_ns && !told;
+        status_ = now;
+        return !touched;
     }
     return fail(Code::corrupt,
                 cat(printable(path_.native()),

@@ -18,14 +18,12 @@ struct FileIdentity {
     bool operator==(const FileIdentity&) const = default;
 };
 
-// What moves the time of a file's inode beside its content, whose own time can be put back (cp -p
-// over the file, rsync --inplace).
+// The time of a file's inode tells of a write whose own time was put back (cp -p over the file,
+// rsync --inplace). Links and names move it, too.
 struct FileStatus {
     int64_t touched_ns = 0;
     uint64_t links = 0;
-    uint32_t mode = 0, user = 0, group = 0;
     bool named = true;  // its path leads to it
-    bool operator==(const FileStatus&) const = default;
 };
 
 enum class Access { direct, buffered };
@@ -61,10 +59,10 @@ class File {
     // it stopped in.
     uint64_t resume_at(uint64_t done) const;
 
-    // corrupt: its size or time of change is no longer that of open(), or its inode was touched
-    // since the last call for no reason that its links, name, owner and mode tell, so what was read
-    // since may be of two files. One thread at a time.
-    Result<void> unchanged() const;
+    // corrupt: its size or time of change is no longer that of open(), so what was read since may
+    // be of two files. False: only its inode was touched since the last call, and not by a link or
+    // a name; nobody can tell a write from new attributes then. One thread at a time.
+    Result<bool> unchanged() const;
 
     // After a read: takes the range out of the page cache, where a read that was meant to be direct
     // had to go through it. Otherwise nothing.

@@ -65,7 +65,12 @@ Result<void> open_mirror(const std::string& location, std::span<const MirroredSh
     for (size_t i = 0; i < shards.size(); i++) {
         const auto path = folder->path / shards[i].name;
         if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
-        if (!is_there(path)) continue;
+        if (!is_there(path)) {
+            if (!is_entry(path)) continue;
+            return fail(Code::not_found,
+                        cat(shown(path), ": a link to what is not there; mend it, ",
+                            "or take it out of the mirror"));
+        }
         auto copy = File::open(path, access);
         if (!copy) return tl::unexpected(std::move(copy).error());
         auto differs = difference(shards[i], *copy);

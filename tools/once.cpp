@@ -63,7 +63,7 @@ int outcome(const Answer& answer, const OnceSink& sink, Output& output) {
     return exit_ok;
 }
 
-void tell(const Answer& answer, const RunFacts& facts, const Options& options) {
+void tell(const Answer& answer, const RunFacts& facts, const Options& options, bool failed) {
     if (options.quiet) {
         if (options.show_timings) std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
         return;
@@ -77,7 +77,7 @@ void tell(const Answer& answer, const RunFacts& facts, const Options& options) {
     }
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer turns in a circle\n", stderr);
-    if (answer.error && !options.show_timings) return;  // the line that follows says why
+    if (failed && !options.show_timings) return;  // the line that follows says why
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
@@ -121,7 +121,8 @@ int run_once(const Options& options, const Terminal& terminal) {
         sink.write(answer_json(*answer, run->facts) + "\n");
     else
         sink.finish(answer->text);
-    if (!output.reader_gone()) tell(*answer, run->facts, options);
+    const bool failed = answer->error || sink.error();
+    if (!output.reader_gone()) tell(*answer, run->facts, options, failed);
     return outcome(*answer, sink, output);
 }
 

@@ -81,9 +81,42 @@ Result<std::vector<std::pair<const OptionSpec*, Setting>>> read_settings(
     return out;
 }
 
+// The value that the command line gives to an option; null: none.
+const std::string* typed(const Sources& sources, std::string_view long_name) {
+    for (const auto& [spec, setting] : sources.flags) {
+        for (const auto& name : spec->long_names()) {
+            if (name == long_name) return &setting.values.back();
+        }
+    }
+    return nullptr;
+}
+
+// Whether a typed flag leaves no room for what a variable or a file says of `spec`.
+bool overruled(const OptionSpec& spec, const Sources& sources) {
+    constexpr std::pair<const char*, const char*> rivals[] = {
+        {"quiet", "stats"},
+        {"quiet", "verbose"},
+        {"no-calibrate", "tune"},
+        {"system-prompt", "system-prompt-file"}};
+    const auto is = [&](const char* name) { return spec.long_names().front() == name; };
+    const auto on = [&](const char* name) {
+        const std::string* value = typed(sources, name);
+        return value && *value != "off" && *value != "false";
+    };
+    for (const auto& [one, other] : rivals) {
+        if ((is(one) && on(other)) || (is(other) && on(one))) return true;
+    }
+    const auto* reasoning = typed(sources, "reasoning");
+    if (is("reasoning") && on("reasoning-effort")) return true;
+    if (is("reasoning-effort") && reasoning && *reasoning == "off") return true;
+    const std::string* device = typed(sources, "device");
+    return device && *device == "cpu" &&
+           (is("vram") || is("vram-slots") || is("cpu-experts") || is("link") || is("launches"));
+}
+
 std::optional<Setting> setting_for(const OptionSpec& spec, const Sources& sources) {
     if (auto flag = sources.flags.find(&spec); flag != sources.flags.end()) return flag->second;
-    if (!spec.lasting) return std::nullopt;
+    if (!spec.lasting || overruled(spec, sources)) return std::nullopt;
     for (const auto& name : spec.long_names()) {
         std::string variable = variable_name(name);
         const char* value = sources.environment(variable.c_str());
@@ -150,16 +183,6 @@ Result<void> check_comparing(const Sources& sources) {
                                          : "a trace says what is asked and how it is answered"));
     }
     return {};
-}
-
-// The value that the command line gives to an option; null: none.
-const std::string* typed(const Sources& sources, std::string_view long_name) {
-    for (const auto& [spec, setting] : sources.flags) {
-        for (const auto& name : spec->long_names()) {
-            if (name == long_name) return &setting.values.back();
-        }
-    }
-    return nullptr;
 }
 
 // Flags of which one would be without effect. Only of those that were typed together: one of them

@@ -37,6 +37,9 @@ void drop_byte_order_mark(std::string& text) {
 
 Result<std::string> read_user_file(std::string_view flag, const std::string& path) {
     auto text = read_text(path, file_max);
+    if (!text && text.error().code == Code::unsupported) {
+        text.error().message += flag == "-f" ? "; give one, or pipe it to -p -" : "; give one";
+    }
     if (!text) return within(flag, named_file_error(std::move(text).error()));
     if (auto valid = check_utf8(cat(flag, ": ", printable(path)), *text); !valid) {
         return tl::unexpected(std::move(valid).error());

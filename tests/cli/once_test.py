@@ -99,7 +99,7 @@ check("and answers once it ends", open_pipe.returncode == 0 and out == ANSWER, o
 # ---- standard output ---------------------------------------------------------------------------
 with open("/dev/full", "wb") as full:
     check_run("a full disk", run(TINY, "-p", QUESTION, *GREEDY, stdout=full), 5, None,
-              "standard output")
+              r"^sluice: standard output[^\n]*\n$")
 closed = subprocess.run(f"'{SLUICE}' '{TINY}' -p x -n 3 </dev/null >&-", shell=True, timeout=60,
                         stderr=subprocess.PIPE, env=environment())
 check("standard output closed: an error", closed.returncode == 5, closed)

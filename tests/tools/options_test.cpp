@@ -300,6 +300,24 @@ TEST_CASE("flags of which one would be without effect are refused, if both were 
     s.good({"m", "--device", "cpu", "--cache-slots", "off"});
 }
 
+TEST_CASE("a typed flag leaves no room for what contradicts it in a variable or a file") {
+    Scene s;
+    write_file(s.config, "quiet = true\nsystem-prompt = \"a\"\nvram = \"7GiB\"\n");
+    variables = {{"SLUICE_REASONING", "off"}, {"SLUICE_NO_CALIBRATE", "1"}};
+    const Options stats = s.good({"m", "--stats"});
+    CHECK((stats.stats && !stats.quiet));
+    CHECK(!s.good({"m", "-v"}).quiet);
+    CHECK(s.good({"m", "--stats=off"}).quiet);
+    CHECK(s.good({"m", "--system-prompt-file", "f"}).system_prompt.empty());
+    CHECK(s.good({"m", "--reasoning-effort", "high"}).thinking());
+    CHECK(s.good({"m", "--tune"}).engine.calibrate == Calibrate::thorough);
+    CHECK(!s.good({"m", "--device", "cpu"}).engine.vram);
+    CHECK(s.good({"m", "--device", "cuda"}).engine.vram);
+    variables = {{"SLUICE_REASONING_EFFORT", "high"}};
+    CHECK(s.good({"m", "--reasoning", "on"}).effort);
+    CHECK(!s.good({"m", "--reasoning", "off"}).effort);
+}
+
 TEST_CASE("commands have their own options") {
     Scene s;
     auto verify = s.good({"m", "--verify", "a.json", "b", "c"});
