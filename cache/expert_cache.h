@@ -31,7 +31,7 @@
 
 #include "cache/policy.h"
 #include "cache/stats.h"
-#include "io/expert_reader.h"
+#include "io/checkpoint/expert_reader.h"
 
 namespace sluice {
 

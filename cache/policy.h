@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "io/error.h"
-#include "io/expert_reader.h"
+#include "io/checkpoint/expert_reader.h"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cache/predictor.h"
-#include "io/expert_reader.h"
+#include "io/checkpoint/expert_reader.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t none = UINT32_MAX;
-constexpr uint64_t reader_row_bytes = 48;  // see io/row_reader.h
+constexpr uint64_t reader_row_bytes = 48;  // see io/checkpoint/row_reader.h
 
 uint32_t buckets_for(uint32_t capacity) {
     uint32_t buckets = 1;

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "io/error.h"
-#include "io/row_reader.h"
+#include "io/checkpoint/row_reader.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include "engine/engine_impl.h"
 #include "io/text.h"
-#include "io/trace_spans.h"
+#include "io/profile.h"
 
 namespace sluice {
 

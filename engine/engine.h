@@ -12,11 +12,11 @@
 
 #include "cache/budget.h"
 #include "cache/stats.h"
-#include "engine/config.h"
-#include "engine/tokenizer.h"
+#include "engine/model/config.h"
+#include "engine/text/tokenizer.h"
 #include "io/error.h"
-#include "io/expert_reader.h"
-#include "io/ring.h"
+#include "io/checkpoint/expert_reader.h"
+#include "io/ring/ring.h"
 #include "kernels/backend.h"
 
 namespace sluice {

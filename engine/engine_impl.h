@@ -1,7 +1,7 @@
 // What Engine and Session hide.
 #pragma once
 
-#include "engine/load.h"
+#include "engine/load/load.h"
 
 namespace sluice {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "engine/engine_impl.h"
-#include "engine/forward.h"
+#include "engine/forward/forward.h"
 #include "io/log.h"
 #include "io/text.h"
-#include "io/trace_spans.h"
+#include "io/profile.h"
 
 namespace sluice {
 

@@ -17,7 +17,7 @@
 #include "io/log.h"
 #include "io/memory.h"
 #include "io/mount.h"
-#include "io/reach.h"
+#include "io/path_access.h"
 #include "io/text.h"
 
 namespace sluice {

@@ -4,17 +4,17 @@
 #include <cstdio>
 
 #include "io/text.h"
-#include "tools/bench_drive.h"
-#include "tools/bench_kernels.h"
-#include "tools/bench_ladder.h"
-#include "tools/bench_model.h"
-#include "tools/bench_prompts.h"
-#include "tools/bench_split.h"
+#include "tools/bench/bench_drive.h"
+#include "tools/bench/bench_kernels.h"
+#include "tools/bench/bench_ladder.h"
+#include "tools/bench/bench_model.h"
+#include "tools/bench/bench_prompts.h"
+#include "tools/bench/bench_split.h"
 #include "tools/exit_code.h"
-#include "tools/json_writer.h"
-#include "tools/model_run.h"
-#include "tools/output.h"
-#include "tools/signals.h"
+#include "tools/answer/json_writer.h"
+#include "tools/answer/model_run.h"
+#include "tools/terminal/output.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

@@ -1,8 +1,8 @@
 // `sluice bench MODEL`: what this machine does with this model, beside what it could do.
 #pragma once
 
-#include "tools/options.h"
-#include "tools/terminal.h"
+#include "tools/options/options.h"
+#include "tools/terminal/terminal.h"
 
 namespace sluice {
 

@@ -8,14 +8,14 @@
 #include "io/output_file.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
-#include "tools/line_reader.h"
-#include "tools/messages.h"
-#include "tools/model_run.h"
-#include "tools/option_table.h"
-#include "tools/output.h"
-#include "tools/show.h"
-#include "tools/signals.h"
-#include "tools/user_text.h"
+#include "tools/terminal/line_reader.h"
+#include "tools/answer/messages.h"
+#include "tools/answer/model_run.h"
+#include "tools/options/option_table.h"
+#include "tools/terminal/output.h"
+#include "tools/terminal/show.h"
+#include "tools/terminal/signals.h"
+#include "tools/options/user_text.h"
 
 namespace sluice {
 

@@ -1,8 +1,8 @@
 // `sluice MODEL`: a conversation in the terminal.
 #pragma once
 
-#include "tools/options.h"
-#include "tools/terminal.h"
+#include "tools/options/options.h"
+#include "tools/terminal/terminal.h"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "tools/signals.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

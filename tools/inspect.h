@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint.h"
-#include "io/ring.h"
-#include "tools/options.h"
-#include "tools/shard_hash.h"
-#include "tools/tensor_class.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/ring/ring.h"
+#include "tools/options/options.h"
+#include "tools/inspect/shard_hash.h"
+#include "tools/inspect/tensor_class.h"
 
 namespace sluice {
 

@@ -1,11 +1,11 @@
 #include "tools/plan.h"
 
-#include "io/ring_paced.h"
+#include "io/ring/ring_paced.h"
 #include "io/text.h"
-#include "tools/bench_drive.h"
+#include "tools/bench/bench_drive.h"
 #include "tools/exit_code.h"
-#include "tools/output.h"
-#include "tools/signals.h"
+#include "tools/terminal/output.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "tools/options.h"
-#include "tools/plan_forecast.h"
-#include "tools/plan_model.h"
-#include "tools/plan_rates.h"
+#include "tools/options/options.h"
+#include "tools/plan/plan_forecast.h"
+#include "tools/plan/plan_model.h"
+#include "tools/plan/plan_rates.h"
 
 namespace sluice {
 

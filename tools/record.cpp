@@ -2,13 +2,13 @@
 
 #include <cstdio>
 
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
-#include "tools/messages.h"
-#include "tools/model_run.h"
-#include "tools/signals.h"
-#include "tools/user_text.h"
+#include "tools/answer/messages.h"
+#include "tools/answer/model_run.h"
+#include "tools/terminal/signals.h"
+#include "tools/options/user_text.h"
 
 namespace sluice {
 

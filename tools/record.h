@@ -1,8 +1,8 @@
 // `sluice record MODEL -o FILE`: a greedy run, kept so that --verify can repeat it.
 #pragma once
 
-#include "tools/options.h"
-#include "tools/terminal.h"
+#include "tools/options/options.h"
+#include "tools/terminal/terminal.h"
 
 namespace sluice {
 

@@ -2,12 +2,12 @@
 
 #include <charconv>
 
-#include "engine/device_check.h"
+#include "engine/load/device_check.h"
 #include "io/text.h"
-#include "kernels/selftest.h"
+#include "kernels/selftest/selftest.h"
 #include "tools/exit_code.h"
-#include "tools/output.h"
-#include "tools/signals.h"
+#include "tools/terminal/output.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

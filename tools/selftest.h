@@ -1,7 +1,7 @@
 // `sluice selftest`: every kernel of the card, by value, against the plain reference.
 #pragma once
 
-#include "tools/options.h"
+#include "tools/options/options.h"
 
 namespace sluice {
 

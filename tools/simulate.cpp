@@ -5,12 +5,12 @@
 
 #include "cache/policy.h"
 #include "cache/simulator.h"
-#include "io/model_folder.h"
+#include "io/checkpoint/model_folder.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
-#include "tools/output.h"
-#include "tools/report.h"
-#include "tools/signals.h"
+#include "tools/terminal/output.h"
+#include "tools/answer/report.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

@@ -1,7 +1,7 @@
 // `sluice simulate ROUTES...`: what would other policies, sizes and predictors have done?
 #pragma once
 
-#include "tools/options.h"
+#include "tools/options/options.h"
 
 namespace sluice {
 

@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 #include "io/text.h"
 #include "tools/exit_code.h"
-#include "tools/model_run.h"
-#include "tools/numbers.h"
-#include "tools/output.h"
-#include "tools/signals.h"
+#include "tools/answer/model_run.h"
+#include "tools/options/numbers.h"
+#include "tools/terminal/output.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

@@ -1,7 +1,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "kernels/reference/blocks.h"
 
 namespace sluice::reference {

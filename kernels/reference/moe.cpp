@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "kernels/reference/blocks.h"
 
 namespace sluice::reference {

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "cache/expert_cache.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "io/memory.h"
 #include "io/text.h"
 #include "tests/support/expert_shards.h"

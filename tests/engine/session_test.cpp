@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "cache/simulator.h"
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "io/safetensors.h"
+#include "io/checkpoint/safetensors.h"
 
 namespace {
 

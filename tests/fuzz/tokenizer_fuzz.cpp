@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/normalise.h"
-#include "engine/prompt.h"
-#include "engine/tokenizer.h"
-#include "engine/utf8.h"
+#include "engine/text/normalise.h"
+#include "engine/text/prompt.h"
+#include "engine/text/tokenizer.h"
+#include "engine/text/utf8.h"
 
 using namespace sluice;
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/io/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 

@@ -16,8 +16,8 @@
 #include "io/memory.h"
 #include "io/mount.h"
 #include "io/text.h"
-#include "tests/io/seccomp.h"
-#include "tests/io/temp_folder.h"
+#include "tests/support/seccomp.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 

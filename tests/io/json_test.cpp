@@ -7,7 +7,7 @@
 
 #include "io/file.h"
 #include "io/text.h"
-#include "tests/io/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 

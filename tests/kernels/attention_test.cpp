@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/support/backends.h"
 #include "tests/support/random.h"
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "kernels/reference.h"
+#include "kernels/reference/reference.h"
 #include "tests/support/backends.h"
 #include "tests/support/random.h"
 

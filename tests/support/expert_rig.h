@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/checkpoint.h"
-#include "io/expert_reader.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/expert_reader.h"
 #include "io/memory.h"
 #include "tests/support/expert_shards.h"
 #include "tests/support/sim_ring.h"

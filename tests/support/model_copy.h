@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint.h"
+#include "io/checkpoint/checkpoint.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice::model_copy {

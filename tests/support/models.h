@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 
 namespace sluice::test {
 

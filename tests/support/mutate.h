@@ -1,5 +1,5 @@
 // Safetensors files, taken apart, changed and put together again: valid ones in unusual layouts and
-// damaged ones. Independent of io/safetensors.h on the writing side, so that a wrong reader does
+// damaged ones. Independent of io/checkpoint/safetensors.h on the writing side, so that a wrong reader does
 // not prove itself right.
 #pragma once
 

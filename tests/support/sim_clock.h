@@ -1,7 +1,7 @@
 // Time that passes only when it is waited for.
 #pragma once
 
-#include "io/ring_paced.h"
+#include "io/ring/ring_paced.h"
 
 namespace sluice {
 

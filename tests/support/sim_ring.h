@@ -19,7 +19,7 @@
 #include <random>
 #include <vector>
 
-#include "io/ring.h"
+#include "io/ring/ring.h"
 
 namespace sluice {
 

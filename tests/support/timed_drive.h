@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "io/ring.h"
+#include "io/ring/ring.h"
 
 namespace sluice::test {
 

@@ -13,14 +13,14 @@
 #include "io/output_file.h"
 #include "tests/support/temp_dir.h"
 #include "tools/exit_code.h"
-#include "tools/json_writer.h"
-#include "tools/key_input.h"
-#include "tools/loop_guard.h"
-#include "tools/messages.h"
-#include "tools/numbers.h"
-#include "tools/output.h"
-#include "tools/terminal.h"
-#include "tools/user_text.h"
+#include "tools/answer/json_writer.h"
+#include "tools/terminal/key_input.h"
+#include "tools/answer/loop_guard.h"
+#include "tools/answer/messages.h"
+#include "tools/options/numbers.h"
+#include "tools/terminal/output.h"
+#include "tools/terminal/terminal.h"
+#include "tools/options/user_text.h"
 
 using namespace sluice;
 

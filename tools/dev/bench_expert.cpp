@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tools/bench_kernels.h"
+#include "tools/bench/bench_kernels.h"
 
 int main(int argc, char** argv) {
     sluice::KernelBench bench;

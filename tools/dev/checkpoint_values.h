@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/model.h"
-#include "engine/model_shape.h"
+#include "engine/model/model.h"
+#include "engine/model/model_shape.h"
 #include "io/checksum.h"
 
 namespace sluice {

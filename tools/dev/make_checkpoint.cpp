@@ -23,10 +23,10 @@
 #include <map>
 #include <thread>
 
-#include "engine/engram_hash.h"
-#include "engine/model.h"
-#include "engine/model_shape.h"
-#include "engine/tokenizer.h"
+#include "engine/model/engram_hash.h"
+#include "engine/model/model.h"
+#include "engine/model/model_shape.h"
+#include "engine/text/tokenizer.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/text.h"

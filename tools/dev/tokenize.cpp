@@ -15,10 +15,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/engram_hash.h"
-#include "engine/split_regex.h"
-#include "engine/tokenizer.h"
-#include "engine/utf8.h"
+#include "engine/model/engram_hash.h"
+#include "engine/text/split_regex.h"
+#include "engine/text/tokenizer.h"
+#include "engine/text/utf8.h"
 
 namespace {
 

@@ -1,0 +1,119 @@
+#include "engine/forward/state.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+uint64_t State::carve(const ModelConfig& c, int32_t context, Carver carver,
+                      std::vector<LayerState>& layers) {
+    layers.assign(c.layers, {});
+    const uint64_t ring = static_cast<uint64_t>(c.window) * c.head_dim;
+    // All rings, then all their copies: a slot of every layer is one strided copy.
+    for (LayerState& layer : layers) carver.take(layer.ring, ring);
+    for (LayerState& layer : layers) carver.take(layer.saved_ring, ring);
+    for (int32_t owner : c.kv_sources) {
+        LayerState& layer = layers[owner];
+        const int32_t ratio = c.ratios[owner];
+        const uint64_t rows = static_cast<uint64_t>(context / ratio);
+        carver.take(layer.compressed, rows * c.head_dim);
+        carver.take(layer.keys, rows * c.index_dim);
+        if (ratio == 1) continue;
+        const uint64_t open = static_cast<uint64_t>(ratio) * c.head_dim;
+        for (float** part :
+             {&layer.open_kv, &layer.open_gate, &layer.saved_kv, &layer.saved_gate}) {
+            carver.take(*part, open);
+        }
+    }
+    return carver.used();
+}
+
+uint64_t State::bytes(const ModelConfig& config, int32_t context) {
+    std::vector<LayerState> layers;
+    return carve(config, context, Carver(), layers);
+}
+
+State::State(const ModelConfig& config, int32_t context, Backend& backend, std::byte* memory)
+    : config_(&config), context_(context), backend_(&backend) {
+    carve(config, context, Carver(memory), layers_);
+    reset();
+}
+
+void State::reset() {
+    const uint64_t ring = static_cast<uint64_t>(config_->window) * config_->head_dim * sizeof(bf16);
+    for (LayerState& layer : layers_) backend_->fill_zero(layer.ring, ring);
+    tokens_.clear();
+    published = -1;
+}
+
+// Slots of the tokens a call writes: the whole ring, or one or two runs of it.
+void State::copy_ring(bool save) {
+    const int32_t window = config_->window;
+    const int32_t count = std::min(saved_count_, window);
+    const int32_t first = saved_position_ % window;
+    const int32_t run = std::min(count, window - first);
+    const uint64_t row = static_cast<uint64_t>(config_->head_dim);
+    bf16* to = save ? layers_[0].saved_ring : layers_[0].ring;
+    const bf16* from = save ? layers_[0].ring : layers_[0].saved_ring;
+    const size_t pitch =
+        layers_.size() < 2 ? 0 : (layers_[1].ring - layers_[0].ring) * sizeof(bf16);
+    const auto copy = [&](int32_t slot, int32_t rows) {
+        const uint64_t at = slot * row, bytes = rows * row * sizeof(bf16);
+        const size_t step = std::max<size_t>(pitch, bytes);
+        backend_->copy_rows(to + at, step, from + at, step, bytes, layers_.size());
+    };
+    copy(first, run);
+    if (count > run) copy(0, count - run);
+}
+
+void State::copy_open(bool save) {
+    for (int32_t owner : config_->kv_sources) {
+        LayerState& layer = layers_[owner];
+        if (!layer.open_kv) continue;
+        const uint64_t bytes = sizeof(float) * config_->ratios[owner] * config_->head_dim;
+        backend_->copy(save ? layer.saved_kv : layer.open_kv, save ? layer.open_kv : layer.saved_kv,
+                       bytes);
+        backend_->copy(save ? layer.saved_gate : layer.open_gate,
+                       save ? layer.open_gate : layer.saved_gate, bytes);
+    }
+}
+
+void State::begin(int32_t count) {
+    saved_position_ = position();
+    saved_count_ = count;
+    saved_published_ = published;
+    copy_ring(true);
+    copy_open(true);
+}
+
+void State::advance(std::span<const int32_t> ids) {
+    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+}
+
+void State::rollback() {
+    copy_ring(false);
+    copy_open(false);
+    tokens_.resize(saved_position_);
+    published = saved_published_;
+}
+
+bool State::can_cut(int32_t length) const {
+    const int32_t position = this->position();
+    if (length == position || length == 0) return true;
+    if (length < 0 || length > position) return false;
+    // The next query looks back window - 1 tokens; later tokens may have taken their slots.
+    const int32_t oldest_needed = std::max(length - config_->window + 1, 0);
+    const int32_t oldest_kept = std::max(position - config_->window, 0);
+    if (oldest_needed < oldest_kept) return false;
+    for (int32_t owner : config_->kv_sources) {
+        // An open group's rows are gone once the group was completed.
+        if (length % config_->ratios[owner] != 0) return false;
+    }
+    return true;
+}
+
+void State::cut(int32_t length) {
+    if (length == 0) return reset();
+    tokens_.resize(length);
+}
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+// What a sequence leaves behind between calls (section 4): window rings, compressed rows and index
+// keys of the layers that own them, the rows of an open group, and the tokens.
+//
+// A call that fails must leave no trace: begin() saves the few slots that the call will overwrite,
+// rollback() puts them back. Rows beyond the counters are simply forgotten.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/forward/suballocator.h"
+#include "engine/model/config.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+struct LayerState {
+    bf16* ring = nullptr;        // [window][head_dim], slot = position mod window
+    bf16* saved_ring = nullptr;  // the same
+    // Owners of a compressor only.
+    bf16* compressed = nullptr;  // [context / ratio][head_dim]
+    bf16* keys = nullptr;        // [context / ratio][index_dim]
+    float* open_kv = nullptr;    // [ratio][head_dim], ratio 2 only
+    float* open_gate = nullptr;
+    float* saved_kv = nullptr;
+    float* saved_gate = nullptr;
+};
+
+class State {
+ public:
+    // Memory for a context of `context` tokens, the copies for rollback included.
+    static uint64_t bytes(const ModelConfig& config, int32_t context);
+    State(const ModelConfig& config, int32_t context, Backend& backend, std::byte* memory);
+
+    void reset();
+    int32_t position() const { return static_cast<int32_t>(tokens_.size()); }
+    const std::vector<int32_t>& tokens() const { return tokens_; }
+    int32_t context() const { return context_; }
+
+    const LayerState& layer(int32_t layer) const { return layers_[layer]; }
+    // Complete groups among the first `tokens` tokens, and tokens of the open one.
+    int32_t rows(int32_t layer, int32_t tokens) const { return tokens / config_->ratios[layer]; }
+    int32_t open_rows(int32_t layer, int32_t tokens) const {
+        return tokens % config_->ratios[layer];
+    }
+
+    // The layer whose index keys were published last: only read with IndexKeys::reference.
+    int32_t published = -1;
+
+    void begin(int32_t count);  // about to feed `count` tokens
+    void advance(std::span<const int32_t> ids);
+    void rollback();  // to the last begin()
+
+    // Whether the sequence can be cut to its first `length` tokens without losing what they need.
+    bool can_cut(int32_t length) const;
+    void cut(int32_t length);
+
+ private:
+    static uint64_t carve(const ModelConfig& config, int32_t context, Carver carver,
+                          std::vector<LayerState>& layers);
+    void copy_ring(bool save);
+    void copy_open(bool save);
+
+    const ModelConfig* config_;
+    int32_t context_;
+    Backend* backend_;
+    std::vector<LayerState> layers_;
+    std::vector<int32_t> tokens_;
+    int32_t saved_position_ = 0, saved_count_ = 0, saved_published_ = -1;
+};
+
+}  // namespace sluice

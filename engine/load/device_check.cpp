@@ -1,0 +1,56 @@
+#include "engine/load/device_check.h"
+
+#include "engine/load/cache_file.h"
+#include "io/checksum.h"
+#include "io/file.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr const char* kind = "selftest";
+constexpr uint64_t memory = 1ull << 30;
+constexpr uint64_t binary_max = 1ull << 30;
+
+// Changes with the card, its driver and this executable.
+Result<std::string> identity(int device) {
+    auto card = cuda_identity(device);
+    if (!card) return card;
+    auto binary = read_text("/proc/self/exe", binary_max);
+    if (!binary) return within("this executable", binary.error());
+    return cat(*card, ", build ", checksum_text(checksum(binary->data(), binary->size())));
+}
+
+}  // namespace
+
+Result<DeviceCheck> check_device(const DeviceCheckOptions& options) {
+    auto id = identity(options.device);
+    if (!id) return tl::unexpected(id.error());
+    DeviceCheck check;
+    if (!options.again && recall(kind, *id)) {
+        check.remembered = true;
+        check.note = "self-test of the kernels: passed before on this card, driver and build";
+        return check;
+    }
+    auto backend = make_cuda_backend({.device = options.device, .vram_budget = memory});
+    if (!backend) return within("self-test of the kernels", backend.error());
+    auto rows = selftest(**backend, options.test);
+    if (!rows) return within("self-test of the kernels", rows.error());
+    check.rows = std::move(*rows);
+    if (!passed(check.rows)) {
+        std::string wrong;
+        for (const SelftestRow& row : check.rows) {
+            if (!row.pass) wrong += cat(wrong.empty() ? "" : "; ", row.operation, " ", row.why);
+        }
+        return fail(Code::device,
+                    cat((*backend)->name(), " computes wrong values: ", wrong,
+                        " (sluice selftest shows all; --device cpu runs without it)"));
+    }
+    const bool kept = remember(kind, *id, "");
+    check.note = cat("self-test of the kernels: ", check.rows.size(), " operations passed",
+                     kept ? "" : cat("; the result ", not_remembered()));
+    return check;
+}
+
+}  // namespace sluice

@@ -1,0 +1,403 @@
+#include "engine/load/load.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/load/calibrate.h"
+#include "engine/load/device_check.h"
+#include "engine/text/prompt.h"
+#include "engine/load/read_ring.h"
+#include "engine/model/rope.h"
+#include "io/log.h"
+#include "io/ring/ring_paced.h"
+#include "io/text.h"
+#include "kernels/paced_link.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr uint64_t generation_config_limit = 1u << 20;
+
+// `error` is of what `path` holds. Damage is cured by fetching the file again.
+tl::unexpected<Error> located(const Checkpoint& checkpoint, const std::filesystem::path& path,
+                              Error error) {
+    if (error.code == Code::corrupt) {
+        error.message += cat("; ", checkpoint.cure({path.filename().string()}));
+    }
+    return within(printable(path.string()), std::move(error));
+}
+
+Result<void> read_config(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    std::string generation;
+    const auto& generation_path = rt.checkpoint.generation_config_path();
+    if (!generation_path.empty()) {
+        auto text = read_text(generation_path, generation_config_limit);
+        if (!text) return tl::unexpected(text.error());
+        generation = std::move(*text);
+    }
+    const auto& path = rt.checkpoint.config_path();
+    auto config = parse_config(rt.checkpoint.config_text());
+    if (!config) return located(rt.checkpoint, path, config.error());
+    rt.config = std::move(*config);
+    if (generation.empty()) return {};
+    auto joined = join_generation_config(generation, rt.config);
+    if (!joined) return located(rt.checkpoint, generation_path, joined.error());
+    return {};
+}
+
+// Whether the tokenizer is that of the config.
+Result<void> check_pair(const Tokenizer& tokenizer, const ModelConfig& config) {
+    if (tokenizer.size() <= config.vocab) return check_prompt_ids(tokenizer, config);
+    return fail(Code::corrupt, cat("text_config.vocab_size is ", config.vocab,
+                                   ", but tokenizer.json has token id ", tokenizer.size() - 1,
+                                   "; the two do not belong together"));
+}
+
+Result<void> read_tokenizer(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    const auto& path = rt.checkpoint.tokenizer_path();
+    if (path.empty()) {
+        return fail(Code::not_found,
+                    cat(printable(rt.checkpoint.folder().string()), ": tokenizer.json is missing; ",
+                        rt.checkpoint.cure({"tokenizer.json"})));
+    }
+    auto tokenizer = Tokenizer::load(path);
+    if (!tokenizer) {
+        Error error = tokenizer.error();
+        if (error.code == Code::corrupt) {
+            error.message += cat("; ", rt.checkpoint.cure({"tokenizer.json"}));
+        }
+        return tl::unexpected(std::move(error));
+    }
+    if (auto ok = check_pair(*tokenizer, rt.config); !ok) {
+        return within(printable(rt.checkpoint.config_path().string()), std::move(ok).error());
+    }
+    loaded.tokenizer.emplace(std::move(*tokenizer));
+    // The end of a turn ends it, whatever the configs list.
+    if (const auto end = loaded.tokenizer->id("<｜end▁of▁sentence｜>")) {
+        auto& all = rt.config.end_tokens;
+        if (std::find(all.begin(), all.end(), *end) == all.end()) all.push_back(*end);
+    }
+    if (rt.config.engram_layers.empty()) return {};
+    const std::string config = printable(rt.checkpoint.config_path().string());
+    auto map = compressed_token_map(*loaded.tokenizer, rt.config);
+    if (!map) return within(config, map.error());
+    auto hash = EngramHash::create(rt.config, std::move(*map));
+    if (!hash) return within(config, hash.error());
+    rt.hash.emplace(std::move(*hash));
+    return {};
+}
+
+Result<std::unique_ptr<Backend>> open_cpu(const EngineOptions& options) {
+    return make_cpu_backend({.isa = options.isa, .threads = options.threads});
+}
+
+}  // namespace
+
+Result<int> card_number(const std::string& device) {
+    if (device == "auto" || device == "cpu" || device == "cuda") return 0;
+    int index = -1;
+    if (device.starts_with("cuda:")) {
+        const char* end = device.data() + device.size();
+        const auto parsed = std::from_chars(device.data() + 5, end, index);
+        if (parsed.ec == std::errc() && parsed.ptr == end && index >= 0) return index;
+    }
+    return fail(Code::usage,
+                cat("--device ", printable(device), ": expected auto, cpu, cuda or cuda:N"));
+}
+
+Result<void> refuse_card_options(const EngineOptions& options) {
+    for (auto [flag, given] : {std::pair{"--vram", options.vram != 0},
+                               {"--vram-slots", options.vram_slots.has_value()},
+                               {"--cpu-experts", options.cpu_experts.has_value()},
+                               {"--launches", options.graphs.has_value()},
+                               {"--link", options.link_rate != 0}}) {
+        if (given) return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
+    }
+    return {};
+}
+
+namespace {
+
+// A card that cannot be computed with, under the flag that asks for it.
+tl::unexpected<Error> asked_of(const EngineOptions& options, Error error) {
+    if (error.code != Code::device || options.device == "cpu") {
+        return tl::unexpected(std::move(error));
+    }
+    return within(cat("--device ", options.device, " (--device cpu runs without)"),
+                  std::move(error));
+}
+
+// "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
+// run on the CPU that nobody asked for.
+Result<void> open_backend(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    EngineOptions& o = rt.options;
+    const auto card = card_number(o.device);
+    if (!card) return tl::unexpected(card.error());
+    const int index = *card;
+    if (o.device == "auto") {
+        auto devices = cuda_devices();
+        if (!devices) return within("--device auto (--device cpu runs without)", devices.error());
+        o.device = devices->empty() ? "cpu" : "cuda";
+        loaded.notes.push_back(cat("device chosen: ", o.device));
+    }
+    if (o.device != "cpu" && o.skip_selftest) {
+        loaded.notes.push_back("the self-test of the kernels is skipped");
+    } else if (o.device != "cpu") {
+        auto checked = check_device({.device = index, .again = false, .test = {}});
+        if (!checked) return asked_of(o, checked.error());
+        loaded.notes.push_back(checked->note);
+    }
+    if (o.device == "cpu") {
+        if (auto r = refuse_card_options(o); !r) return r;
+    }
+    auto backend = o.device == "cpu" ? open_cpu(o)
+                                     : make_cuda_backend({.device = index,
+                                                          .vram_budget = o.vram,
+                                                          .graphs = o.graphs,
+                                                          .overlap = o.kernels_overlap});
+    if (!backend) return asked_of(o, backend.error());
+    rt.backend = std::move(*backend);
+    return {};
+}
+
+Result<void> open_device(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    if (rt.options.open_device) {
+        auto backend = rt.options.open_device();
+        if (!backend) return tl::unexpected(backend.error());
+        rt.backend = std::move(*backend);
+    } else if (auto r = open_backend(loaded); !r) {
+        return r;
+    }
+    if (rt.options.link_rate == 0) return {};
+    rt.backend = make_paced_link(std::move(rt.backend), static_cast<double>(rt.options.link_rate));
+    return {};
+}
+
+// Beside a device with memory of its own the CPU computes experts too, where that is faster.
+Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
+    Runtime& rt = loaded.runtime;
+    const EngineOptions& o = rt.options;
+    if (rt.backend->host_memory() || o.cpu_experts == 0u) return {};
+    const int32_t rows = std::min(plan.shape.chunk, CpuExperts::rows_max);
+    auto cpu = CpuExperts::create({.isa = o.isa,
+                                   .threads = o.threads,
+                                   .share = o.cpu_experts,
+                                   .held_max = std::max<size_t>(1, plan.ring_slots / 2 - 1),
+                                   .expert_bytes = rt.experts->expert_bytes({0, 0})},
+                                  rt.config, Workspace::exchange_places(rt.config, rows).end);
+    if (!cpu) return tl::unexpected(cpu.error());
+    rt.cpu_experts = std::move(*cpu);
+    loaded.notes.push_back(cat("experts beside the device: ", rt.cpu_experts->name(),
+                               o.cpu_experts
+                                   ? cat(", ", *o.cpu_experts, " % of those not in VRAM")
+                                   : std::string(", by the measured rates of link and CPU")));
+    return {};
+}
+
+Result<void> open_ring(Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    auto opened = open_read_ring(rt.checkpoint, rt.options);
+    if (!opened) return tl::unexpected(opened.error());
+    rt.ring = std::move(opened->ring);
+    loaded.io_name = std::move(opened->name);
+    loaded.direct = opened->direct;
+    return {};
+}
+
+// The rows of an Engram layer in the ring, and their memory.
+Result<void> open_rows(Runtime& rt, const Plan& plan) {
+    const int32_t chunk = plan.shape.chunk;
+    auto memory =
+        PageBuffer::create(RowBuffers::bytes(rt.config, chunk) + page_size, "engram rows");
+    if (!memory) return tl::unexpected(memory.error());
+    rt.row_memory = std::move(*memory);
+    rt.row_buffers = RowBuffers(rt.config, chunk, rt.row_memory.data());
+    const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
+    for (const RowTable& table : rt.weights.tables) {
+        rt.rows.push_back(std::make_unique<RowCache>(*rt.ring, table, plan.row_capacity, rows_max));
+    }
+    return {};
+}
+
+Result<void> open_chunk_store(Runtime& rt, const Plan& plan) {
+    if (plan.together == 0) return {};
+    auto memory = PageBuffer::create(plan.chunk_store, "prompt chunks");
+    if (!memory) return tl::unexpected(memory.error());
+    rt.chunk_memory = std::move(*memory);
+    rt.chunk_store.emplace(rt.config, plan.shape, plan.together, rt.chunk_memory.data());
+    return rt.backend->pin(rt.chunk_memory.span());
+}
+
+// How the experts are read from here on; the dense weights are there by now.
+Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
+                             const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
+    auto chosen =
+        calibrate(rt.checkpoint, rt.options, loaded.direct, static_cast<uint32_t>(rt.config.top_k),
+                  *rt.experts, *rt.ring, slots, control.cancel);
+    if (!chosen) return tl::unexpected(chosen.error());
+    rt.options.tuning = chosen->tuning;
+    loaded.notes.push_back(chosen->note);
+    loaded.facts.reads = std::move(chosen->note);
+    loaded.facts.drive_bytes_s = chosen->bytes_s;
+    if (!rt.options.paces.empty()) {
+        loaded.facts.drive_bytes_s = paced_bytes_s(rt.options.paces, rt.checkpoint.drives());
+    }
+    return {};
+}
+
+// The slots of experts in RAM, known to ring and backend. The dense weights pass through them
+// before any expert does.
+Result<std::span<std::byte>> open_slots(Runtime& rt, const Plan& plan) {
+    const uint64_t slots = uint64_t{plan.cache_slots} + plan.ring_slots;
+    const uint64_t bytes = slots * rt.experts->slot_bytes();
+    auto memory = PageBuffer::create(bytes, "expert cache");
+    if (!memory) return tl::unexpected(memory.error());
+    rt.expert_memory = std::move(*memory);
+    const std::span<std::byte> span = rt.expert_memory.span().first(bytes);
+    if (auto added = rt.ring->add_memory(span); !added) return tl::unexpected(added.error());
+    if (auto pinned = rt.backend->pin(span); !pinned) return tl::unexpected(pinned.error());
+    return span;
+}
+
+Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> span,
+                        const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
+    const EngineOptions& o = rt.options;
+    if (auto r = calibrate_reads(loaded, span, control); !r) return r;
+    auto cache = ExpertCache::create({.cache_slots = plan.cache_slots,
+                                      .ring_slots = plan.ring_slots,
+                                      .policy = o.cache_policy,
+                                      .seed = o.seed},
+                                     *rt.experts, *rt.ring, span);
+    if (!cache) return tl::unexpected(cache.error());
+    rt.cache = std::move(*cache);
+    if (rt.backend->host_memory()) return {};
+    auto tier =
+        DeviceExperts::create({.cache_slots = plan.vram_cache_slots,
+                               .ring_slots = plan.vram_ring_slots,
+                               .policy = o.cache_policy,
+                               .seed = o.seed},
+                              *rt.experts, *rt.backend, rt.config.moe_hidden, rt.config.hidden);
+    if (!tier) return tl::unexpected(tier.error());
+    rt.device_experts = std::move(*tier);
+    rt.uploading_max = std::max<size_t>(1, plan.ring_slots / 2);
+    return {};
+}
+
+Result<void> open_prediction(Runtime& rt) {
+    const EngineOptions& o = rt.options;
+    auto predictor = make_predictor(o.predictor, rt.config.layers);
+    if (!predictor) return tl::unexpected(predictor.error());
+    rt.predictor = std::move(*predictor);
+    if (!o.prefetch) {
+        rt.drives_a_layer = rt.experts->drives_a_layer();
+        const auto piece = static_cast<double>(rt.experts->tuning().guess_piece);
+        rt.governor = std::make_unique<PrefetchGovernor>(
+            rt.config.layers, PrefetchGovernor::guesses_max,
+            piece / static_cast<double>(rt.experts->slot_bytes()));
+    }
+    if (o.record_routes.empty()) return {};
+    auto recorder = RouteRecorder::create(o.record_routes,
+                                          {.layers = rt.config.layers,
+                                           .experts = rt.config.experts,
+                                           .top_k = rt.config.top_k,
+                                           .expert_bytes = rt.experts->expert_bytes({0, 0}),
+                                           .model = rt.checkpoint.folder().filename().string()});
+    if (!recorder) return tl::unexpected(recorder.error());
+    rt.recorder = std::move(*recorder);
+    return {};
+}
+
+Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Plan& plan,
+                  const LoadControl& control) {
+    Runtime& rt = loaded.runtime;
+    if (plan.head_on_host) {
+        auto cpu = open_cpu(rt.options);
+        if (!cpu) return tl::unexpected(cpu.error());
+        rt.head_backend = std::move(*cpu);
+        loaded.notes.push_back("the head does not fit the VRAM budget: it is computed on the CPU");
+    }
+    if (auto r = rt.backend->reserve(largest_shapes(rt.config, plan.shape)); !r) return r;
+    auto embedding = PageBuffer::create(plan.embedding, "embedding");
+    if (!embedding) return tl::unexpected(embedding.error());
+    rt.embedding = std::move(*embedding);
+    auto slots = open_slots(rt, plan);
+    if (!slots) return tl::unexpected(slots.error());
+    auto weights = load_weights(rt.checkpoint, specs, *rt.ring, *rt.backend, rt.embedding.span(),
+                                *slots, control);
+    if (!weights) return tl::unexpected(weights.error());
+    loaded.facts.bytes = weights->bytes;
+    loaded.facts.seconds = weights->seconds;
+    auto state = rt.backend->allocate(plan.state, "state");
+    if (!state) return tl::unexpected(state.error());
+    rt.state.emplace(rt.config, rt.options.context, *rt.backend, *state);
+    auto workspace = rt.backend->allocate(plan.workspace, "workspace");
+    if (!workspace) return tl::unexpected(workspace.error());
+    auto lists = rt.backend->allocate_shared(Workspace::list_bytes(rt.config, plan.shape), "lists");
+    if (!lists) return tl::unexpected(lists.error());
+    rt.workspace.emplace(rt.config, plan.shape, *workspace, *lists);
+    if (auto r = open_rows(rt, plan); !r) return r;
+    if (auto r = open_chunk_store(rt, plan); !r) return r;
+    if (auto r = open_cache(loaded, plan, *slots, control); !r) return r;
+    if (auto r = open_cpu_experts(loaded, plan); !r) return r;
+    return open_prediction(rt);
+}
+
+}  // namespace
+
+Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    rt.options = options;
+    auto checkpoint = Checkpoint::open(
+        {.locations = options.locations, .revision = options.revision, .mirrors = options.mirrors});
+    if (!checkpoint) return tl::unexpected(checkpoint.error());
+    rt.checkpoint = std::move(*checkpoint);
+    loaded.notes = rt.checkpoint.notes();
+    if (auto r = read_config(loaded); !r) return tl::unexpected(r.error());
+
+    auto model = find_model(rt.config.model_type);
+    if (!model) return tl::unexpected(model.error());
+    std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
+    rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
+                       rt.checkpoint.copies());
+    auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
+    if (!account) return tl::unexpected(account.error());
+    loaded.notes.insert(loaded.notes.end(), account->notes.begin(), account->notes.end());
+    return Described{std::move(specs), std::move(account->classes)};
+}
+
+Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded) {
+    Runtime& rt = loaded.runtime;
+    auto described = describe_model(options, loaded);
+    if (!described) return tl::unexpected(described.error());
+    if (auto r = read_tokenizer(loaded); !r) return r;
+
+    rt.plain_frequencies = rope_frequencies(rt.config.rope_base, rt.config.rope_dim);
+    rt.yarn_frequencies =
+        yarn_frequencies(rt.config.compressed_rope_base, rt.config.rope_dim, rt.config.yarn);
+    if (auto r = open_device(loaded); !r) return r;
+    if (auto r = open_ring(loaded); !r) return r;
+    if (const uint64_t ram = rt.options.ram; ram != 0) {
+        if (auto r = check_ram(ram, available_ram()); !r) return r;
+    }
+    auto plan = plan_memory({.config = rt.config,
+                             .options = rt.options,
+                             .specs = described->specs,
+                             .tables = rt.weights.tables,
+                             .slot_bytes = rt.experts->slot_bytes(),
+                             .device_slot_bytes = DeviceExperts::slot_bytes(*rt.experts),
+                             .device = device_memory(*rt.backend)});
+    if (!plan) return tl::unexpected(plan.error());
+    if (!plan->warning.empty()) log::warn(plan->warning);
+    loaded.placement = plan->placement;
+    loaded.notes.insert(loaded.notes.end(), plan->notes.begin(), plan->notes.end());
+    return fill(loaded, described->specs, *plan, control);
+}
+
+}  // namespace sluice

@@ -1,0 +1,366 @@
+#include <algorithm>
+#include <limits>
+
+#include "cache/row_cache.h"
+#include "engine/forward/cpu_experts.h"
+#include "engine/load/memory_plan.h"
+#include "engine/forward/state.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr int32_t context_default = 8192;
+constexpr int32_t chunk_least = 16;
+constexpr int32_t chunk_step = 64;
+constexpr int32_t host_chunk_most = 2048;
+constexpr int32_t device_chunk_most = 4096;
+constexpr int32_t chunk_comfortable = 512;   // what the head has to leave room for on a device
+constexpr uint32_t vram_ring = 4;            // device slots that experts pass through
+constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
+constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
+constexpr uint32_t ring_slots_least = 8;
+
+// Each folder is a drive with reads of its own in flight; a mirror shares those of others.
+uint32_t folders(const EngineOptions& options) {
+    return std::max<uint32_t>(1, static_cast<uint32_t>(options.locations.size()));
+}
+
+uint32_t drives(const EngineOptions& options) {
+    return folders(options) + static_cast<uint32_t>(options.mirrors.size());
+}
+
+Result<void> resolve_context(const PlanInput& in) {
+    EngineOptions& o = in.options;
+    if (o.context < 0 || o.context > in.config.positions_max) {
+        return fail(Code::usage, cat("-c: a context of ", o.context,
+                                     " tokens is outside what the model was made for, 1 to ",
+                                     in.config.positions_max));
+    }
+    if (o.context == 0) o.context = std::min(in.config.positions_max, context_default);
+    if (o.chunk < 0) return fail(Code::usage, cat("--chunk: ", o.chunk, " tokens are no chunk"));
+    o.chunk = std::min(o.chunk, o.context);
+    return {};
+}
+
+void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
+    plan.shape = WorkspaceShape::plan(in.config, chunk, in.options.context);
+    plan.workspace = Workspace::bytes(in.config, plan.shape);
+    plan.scratch = in.device.scratch(largest_shapes(in.config, plan.shape));
+    plan.row_buffers = RowBuffers::bytes(in.config, chunk);
+    const auto rows_max = static_cast<uint32_t>(chunk * in.config.engram_columns());
+    for (const RowTable& table : in.tables) {
+        plan.row_buffers += RowCache::memory(table, plan.row_capacity, rows_max) +
+                            row_staging * in.options.ring_depth * drives(in.options) / 2;
+    }
+}
+
+// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk.
+int32_t least_chunk(const EngineOptions& o) {
+    if (o.chunk != 0) return o.chunk;
+    return o.index_keys == IndexKeys::reference ? o.context : std::min(chunk_least, o.context);
+}
+
+// The largest chunk that fits: a prompt's experts cross the link, and may be read, once a chunk. On
+// a device it goes before the expert cache there, which is of little use before it holds a token's
+// experts. `fits` judges the plan with a chunk.
+void resolve_chunk(const PlanInput& in, const std::function<bool()>& fits, Plan& plan) {
+    EngineOptions& o = in.options;
+    const int32_t least = least_chunk(o);
+    const bool open = o.chunk == 0 && o.index_keys != IndexKeys::reference;
+    int32_t chunk = least;
+    if (open) chunk = std::min(in.device.host ? host_chunk_most : device_chunk_most, o.context);
+    size_chunk(in, chunk, plan);
+    while (chunk > least && !fits()) {
+        chunk = chunk > chunk_step ? (chunk - 1) / chunk_step * chunk_step
+                                   : std::max(chunk_least, chunk / 2);
+        size_chunk(in, chunk, plan);
+    }
+    o.chunk = chunk;
+}
+
+// What is left of VRAM holds experts.
+Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
+    const ModelConfig& c = in.config;
+    const uint64_t slot = in.device_slot_bytes;
+    const auto all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
+    uint64_t slots = std::min(all, vram.left() / slot);
+    if (in.options.vram_slots) {
+        if (*in.options.vram_slots > slots) {
+            return fail(Code::no_memory, cat("--vram-slots ", *in.options.vram_slots,
+                                             ": there is room for ", slots));
+        }
+        slots = *in.options.vram_slots;
+    }
+    plan.vram_cache_slots = static_cast<uint32_t>(slots);
+    in.options.vram_slots = plan.vram_cache_slots;
+    return vram.take(cat("expert cache, ", slots, " slots"), slots * slot);
+}
+
+// The head moves to host memory if the device could not hold it beside the rest and a small chunk.
+void place_head(const PlanInput& in, Plan& plan) {
+    const uint64_t limit = in.device.limit;
+    const auto need = [&] {
+        const WorkspaceShape least = WorkspaceShape::plan(
+            in.config, std::min(chunk_comfortable, in.options.context), in.options.context);
+        return dense_bytes(in.specs) + plan.state + Workspace::bytes(in.config, least) +
+               in.device.scratch(largest_shapes(in.config, least)) +
+               vram_ring * in.device_slot_bytes;
+    };
+    if (in.device.host || need() <= limit) return;
+    for (TensorSpec& spec : in.specs) {
+        if (spec.name != "head.weight") continue;
+        spec.home = Home::embedding;
+        plan.head_on_host = true;
+    }
+}
+
+uint32_t all_experts(const ModelConfig& c) {
+    return static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.experts);
+}
+
+uint32_t token_experts(const ModelConfig& c) {
+    return static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.top_k);
+}
+
+// A cache that was asked for and holds less than one token's working set is refused.
+Result<void> check_slots(const PlanInput& in) {
+    const auto& asked = in.options.cache_slots;
+    const uint32_t least = token_experts(in.config);
+    if (!asked || *asked == 0 || *asked >= least) return {};
+    return fail(Code::usage, cat("--cache-slots ", *asked, ": one token uses ", least,
+                                 " experts, and a smaller cache only evicts what it will need; "
+                                 "give it that many, or turn it off"));
+}
+
+// A budget that was asked for has room for a token's working set; what happens to be free today may
+// not: then the run goes on without a cache, and says so.
+Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& plan) {
+    const ModelConfig& c = in.config;
+    EngineOptions& o = in.options;
+    const uint64_t slot = in.slot_bytes;
+    if (o.cache_slots) {
+        plan.cache_slots = std::min(*o.cache_slots, all_experts(c));
+    } else {
+        auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
+        if (!slots && asked) return tl::unexpected(slots.error());
+        if (!slots) plan.warning = cat("no expert cache: ", slots.error().message);
+        plan.cache_slots = slots.value_or(0);
+    }
+    o.cache_slots = plan.cache_slots;
+    if (plan.cache_slots == 0) return {};
+    return ram.take(cat("expert cache, ", plan.cache_slots, " slots"), plan.cache_slots * slot);
+}
+
+// Chunks of a prompt wait for each other in RAM, so that experts are read once for all of them.
+// That takes an eighth of what is left at most, and nothing from a cache of a token's working set.
+void resolve_together(const PlanInput& in, uint64_t ram_left, Plan& plan) {
+    const ModelConfig& c = in.config;
+    const EngineOptions& o = in.options;
+    const uint64_t all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
+    const uint64_t least = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.top_k);
+    const uint64_t slots = std::min(all, o.cache_slots ? *o.cache_slots : ram_left / in.slot_bytes);
+    const std::string chunk = cat("prompts longer than ", o.chunk, " tokens: ");
+    if (o.context <= o.chunk || slots == all || o.index_keys == IndexKeys::reference) return;
+    const auto refuse = [&](const char* why) {
+        plan.notes.push_back(cat(chunk, "experts are read once for every ", o.chunk, why));
+    };
+    if (slots == 0) return refuse(", there is no expert cache");
+    const uint64_t cache = (o.cache_slots ? slots : least) * in.slot_bytes;
+    const uint64_t room = std::min(ram_left / 8, ram_left - std::min(ram_left, cache));
+    int32_t tokens = (o.context + o.chunk - 1) / o.chunk * o.chunk;
+    const auto bytes = [&] {
+        return ChunkStore::bytes(c, plan.shape, std::min(tokens, o.context)) + page_size;
+    };
+    while (tokens > o.chunk && bytes() > room) tokens -= o.chunk;
+    if (tokens <= o.chunk) return refuse(", RAM does not hold two such chunks beside the cache");
+    plan.chunk_store = bytes();
+    plan.together = std::min(tokens, o.context);
+    const bool whole = slots >= static_cast<uint64_t>(c.experts);
+    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.together,
+                             whole ? "" : ", as far as the cache holds a layer's"));
+}
+
+void keep_lines(Plan& plan, const Budget& budget) {
+    for (const BudgetLine& line : budget.lines()) {
+        if (line.bytes > 0) plan.placement.push_back(line);
+    }
+}
+
+struct Promise {
+    Budget* budget;
+    std::string what;
+    uint64_t bytes;
+};
+
+Result<void> take_all(const std::vector<Promise>& promises) {
+    for (const Promise& p : promises) {
+        if (auto taken = p.budget->take(p.what, p.bytes); !taken) return taken;
+    }
+    return {};
+}
+
+uint64_t sum(const std::vector<Promise>& promises, const Budget* budget) {
+    uint64_t bytes = 0;
+    for (const Promise& p : promises) bytes += p.budget == budget ? p.bytes : 0;
+    return bytes;
+}
+
+// RAM, and the memory of the device where it has its own.
+struct Budgets {
+    Budget ram, vram;
+    bool ram_asked, vram_asked;
+    bool host;
+    Budget* device() { return host ? &ram : &vram; }
+};
+
+// What the model takes whatever the chunk is.
+std::vector<Promise> model_promises(const Plan& plan, int32_t context, Budgets& b) {
+    return {
+        {b.device(), plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
+        {&b.ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
+        {b.device(), cat("state of ", context, " tokens"), plan.state}};
+}
+
+// What passes take.
+std::vector<Promise> pass_promises(const PlanInput& in, const Plan& plan, Budgets& b) {
+    std::vector<Promise> out = {{b.device(), cat("workspace of ", plan.shape.chunk, " tokens"),
+                                 plan.workspace + plan.scratch},
+                                {&b.ram, "engram rows", plan.row_buffers},
+                                {&b.ram, cat("experts in transit, ", plan.ring_slots, " slots"),
+                                 plan.ring_slots * in.slot_bytes}};
+    if (b.host) return out;
+    if (in.options.cpu_experts != 0u) {
+        out.push_back({&b.ram, "experts on the CPU", CpuExperts::bytes(in.config)});
+    }
+    out.push_back({&b.vram, cat("experts in transit, ", plan.vram_ring_slots, " slots"),
+                   plan.vram_ring_slots * in.device_slot_bytes});
+    return out;
+}
+
+// The expert caches that a run is not begun without.
+std::vector<Promise> cache_promises(const PlanInput& in, Budgets& b) {
+    const EngineOptions& o = in.options;
+    std::vector<Promise> out;
+    uint64_t slots = b.ram_asked ? token_experts(in.config) : 0;
+    if (o.cache_slots) slots = std::min(*o.cache_slots, all_experts(in.config));
+    if (slots > 0) {
+        out.push_back({&b.ram, cat("expert cache, ", slots, " slots"), slots * in.slot_bytes});
+    }
+    if (b.host || !o.vram_slots) return out;
+    const uint64_t kept = std::min(*o.vram_slots, all_experts(in.config));
+    out.push_back({&b.vram, cat("expert cache, ", kept, " slots"), kept * in.device_slot_bytes});
+    return out;
+}
+
+// Rounded up, so that the number suffices when it is given.
+std::string at_least(uint64_t bytes) {
+    return cat((bytes + (1u << 20) - 1) >> 20, "MiB");
+}
+
+// The least that the options can be run with, or all that is short and what would do.
+Result<void> check_least(const PlanInput& in, Plan plan, Budgets& b) {
+    size_chunk(in, least_chunk(in.options), plan);
+    std::vector<Promise> all = model_promises(plan, in.options.context, b);
+    for (auto& p : pass_promises(in, plan, b)) all.push_back(std::move(p));
+    const std::vector<Promise> caches = cache_promises(in, b);
+    all.insert(all.end(), caches.begin(), caches.end());
+    std::string short_of;
+    for (Budget* budget : {&b.vram, &b.ram}) {
+        const uint64_t needed = sum(all, budget);
+        if (needed <= budget->limit()) continue;
+        const bool ram = budget == &b.ram;
+        const std::string flag = ram ? "--ram" : "--vram";
+        const bool asked = ram ? b.ram_asked : b.vram_asked;
+        std::string parts;
+        for (const Promise& p : all) {
+            if (p.budget != budget || p.bytes == 0) continue;
+            parts += cat(parts.empty() ? "" : " + ", p.what, " ", size_text(p.bytes));
+        }
+        const std::string have = size_text(budget->limit());
+        short_of += cat(short_of.empty() ? "" : "; ",
+                        asked ? cat(flag, " ", have, " is too little: ")
+                              : cat(have, ram ? " of RAM" : " of VRAM",
+                                    " can be used (what is free, less a margin), but "),
+                        at_least(needed), " are needed in all (", parts, ")");
+        if (const uint64_t cache = sum(caches, budget); cache > 0) {
+            short_of += cat(", or ", at_least(needed - cache), " with ",
+                            ram ? "--cache-slots off" : "--vram-slots off");
+        }
+    }
+    if (short_of.empty()) return {};
+    return fail(Code::no_memory, short_of);
+}
+
+}  // namespace
+
+Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
+    int32_t rows = 0;
+    for (int32_t owner : c.kv_sources) rows = std::max(rows, shape.context / c.ratios[owner]);
+    return {.n = shape.chunk,
+            .dim = c.hidden,
+            .inner = c.moe_hidden,
+            .experts = c.experts,
+            .top_k = c.top_k,
+            .index_rows = rows,
+            .window = c.window,
+            .index_topk = c.index_topk,
+            .head_dim = c.head_dim,
+            .heads = c.heads,
+            .group_rank = c.o_rank};
+}
+
+DeviceMemory device_memory(const Backend& backend) {
+    return {.host = backend.host_memory(),
+            .limit = backend.memory_limit(),
+            .scratch = [&backend](const Shapes& most) { return backend.reserve_bytes(most); }};
+}
+
+Result<Plan> plan_memory(const PlanInput& in) {
+    EngineOptions& o = in.options;
+    if (auto r = resolve_context(in); !r) return tl::unexpected(r.error());
+    if (auto r = check_slots(in); !r) return tl::unexpected(r.error());
+    const bool asked = o.ram != 0;
+    if (!asked) o.ram = default_ram_budget();
+    Budgets b{Budget("ram", o.ram), Budget("vram", in.device.limit), asked, o.vram != 0,
+              in.device.host};
+
+    Plan plan{};
+    plan.state = State::bytes(in.config, o.context);
+    place_head(in, plan);
+    plan.dense = dense_bytes(in.specs);
+    plan.embedding = embedding_bytes(in.specs);
+    plan.row_capacity = row_capacity;
+    // Enough for a layer's experts in use, the reads in flight, and one ahead.
+    plan.ring_slots = std::max(ring_slots_least, static_cast<uint32_t>(in.config.top_k) +
+                                                     o.tuning.in_flight_max * folders(o) + 2);
+    plan.vram_ring_slots = b.host ? 0 : vram_ring;
+    if (auto r = check_least(in, plan, b); !r) return tl::unexpected(r.error());
+
+    auto taken = take_all(model_promises(plan, o.context, b));
+    if (!taken) return tl::unexpected(taken.error());
+    const std::vector<Promise> caches = cache_promises(in, b);
+    const auto fits = [&] {
+        const std::vector<Promise> pass = pass_promises(in, plan, b);
+        const uint64_t rows = plan.row_buffers + (b.host ? plan.workspace : 0);
+        return rows <= b.ram.left() / 4 &&
+               sum(pass, &b.ram) + sum(caches, &b.ram) <= b.ram.left() &&
+               sum(pass, &b.vram) + sum(caches, &b.vram) <= b.vram.left();
+    };
+    resolve_chunk(in, fits, plan);
+    taken = take_all(pass_promises(in, plan, b));
+    if (!taken) return tl::unexpected(taken.error());
+    if (!b.host) {
+        if (auto r = resolve_vram_slots(in, b.vram, plan); !r) return tl::unexpected(r.error());
+    }
+    resolve_together(in, b.ram.left(), plan);
+    taken = b.ram.take(cat("prompt chunks, ", plan.together, " tokens"), plan.chunk_store);
+    if (!taken) return tl::unexpected(taken.error());
+    if (auto r = resolve_slots(in, asked, b.ram, plan); !r) return tl::unexpected(r.error());
+    keep_lines(plan, b.vram);
+    keep_lines(plan, b.ram);
+    return plan;
+}
+
+}  // namespace sluice

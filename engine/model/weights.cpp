@@ -1,0 +1,425 @@
+#include "engine/model/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/model/model.h"
+#include "engine/model/weight_check.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+// One read; less where there is little memory for them.
+constexpr uint64_t window_most = 4u << 20, window_least = 64u << 10;
+// Enough for a drive's queue while as many again are checked and copied; and the fewest.
+constexpr uint32_t window_slots = 24, window_slots_least = 8;
+constexpr int helpers_max = 8;
+constexpr uint64_t gap_max = 64u << 10;  // reading over a gap this size beats a new read
+constexpr uint64_t place_alignment = 256;
+
+// One tensor to load, and where it goes.
+struct Load {
+    const TensorSpec* spec;
+    const Tensor* tensor;
+    std::byte* to;
+    bool host;
+};
+
+// A part of a tensor inside a window.
+struct Piece {
+    uint32_t load;
+    uint64_t from;  // in the tensor, a multiple of 4
+    uint64_t at;    // in the window
+    uint64_t bytes;
+};
+
+struct Window {
+    const File* file;
+    uint64_t offset;  // aligned
+    uint32_t length;  // aligned
+    uint32_t needed;
+    std::vector<Piece> pieces;
+};
+
+void close_window(Window& window, uint64_t end) {
+    const uint64_t size = window.file->size();
+    const uint64_t aligned = round_up(end, window.file->alignment());
+    window.length = static_cast<uint32_t>(aligned - window.offset);
+    window.needed = static_cast<uint32_t>(std::min(aligned, size) - window.offset);
+}
+
+// In the order of the files on each drive, and all drives at once: of each the same fraction done.
+std::vector<Window> interleave(std::vector<Window> windows) {
+    std::map<uint32_t, double> all, done;
+    for (const Window& window : windows) all[window.file->drive()] += window.needed;
+    if (all.size() < 2) return windows;
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t i = 0; i < windows.size(); i++) {
+        const uint32_t drive = windows[i].file->drive();
+        order.emplace_back(done[drive] / all[drive], i);
+        done[drive] += windows[i].needed;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Window> out;
+    for (const auto& [fraction, i] : order) out.push_back(std::move(windows[i]));
+    return out;
+}
+
+// `loads` in file order. A tensor is cut at multiples of 4 bytes, so that no value is in two
+// pieces, wherever the tensor itself begins.
+std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoint& checkpoint,
+                                 uint64_t window_bytes) {
+    std::vector<Window> windows;
+    uint64_t end = 0;  // of the payload in the last window
+    for (uint32_t i = 0; i < loads.size(); i++) {
+        const Tensor& tensor = *loads[i].tensor;
+        const File* file = &checkpoint.shards()[tensor.shard];
+        uint64_t done = 0;
+        while (done < tensor.bytes) {
+            const uint64_t begin = tensor.offset + done;
+            const bool fits = !windows.empty() && windows.back().file == file && begin >= end &&
+                              begin - end <= gap_max &&
+                              begin + 4 <= windows.back().offset + window_bytes;
+            if (!fits) {
+                if (!windows.empty()) close_window(windows.back(), end);
+                const uint64_t offset = round_down(begin, file->alignment());
+                windows.push_back({file, offset, 0, 0, {}});
+            }
+            Window& window = windows.back();
+            uint64_t room = window.offset + window_bytes - begin;
+            if (room < tensor.bytes - done) room = round_down(room, 4);
+            const uint64_t bytes = std::min(room, tensor.bytes - done);
+            window.pieces.push_back({i, done, begin - window.offset, bytes});
+            done += bytes;
+            end = begin + bytes;
+        }
+    }
+    if (!windows.empty()) close_window(windows.back(), end);
+    return windows;
+}
+
+Result<void> check_values(const Checkpoint& checkpoint, const File& file, const Load& load,
+                          const Piece& piece, const std::byte* data) {
+    const Storage storage = load.spec->storage;
+    const int64_t bad = first_bad_value(storage, data, piece.bytes);
+    if (bad < 0) return {};
+    const uint64_t element = piece.from / value_bytes(storage) + static_cast<uint64_t>(bad);
+    const File& original = checkpoint.shards()[load.tensor->shard];
+    const std::string cure = &file == &original
+                                 ? checkpoint.cure({file.path().filename().string()})
+                                 : cat("copy it again from ", printable(original.path().string()));
+    return fail(
+        Code::corrupt,
+        cat(printable(file.path().string()), ": tensor ", load.tensor->name, ": element ", element,
+            " ", bad_value_text(storage, data[static_cast<uint64_t>(bad) * value_bytes(storage)]),
+            "; the file is damaged; ", cure));
+}
+
+// Checks windows and copies what goes to host memory, on threads of its own: one thread is no match
+// for a drive there. Order does not matter: every byte has one place.
+class Helpers {
+ public:
+    struct Job {
+        size_t window;
+        uint32_t slot;
+        const File* file;  // it was read from
+        const std::byte* data;
+        Result<void> result = {};
+    };
+
+    Helpers(const Checkpoint& checkpoint, const std::vector<Load>& loads,
+            const std::vector<Window>& windows, bool copy_all)
+        : checkpoint_(checkpoint), loads_(loads), windows_(windows), copy_all_(copy_all) {
+        const int wanted = std::clamp(usable_cpus() - 1, 1, helpers_max);
+        try {
+            while (static_cast<int>(threads_.size()) < wanted) {
+                threads_.emplace_back([this] { work(); });
+            }
+        } catch (const std::system_error&) {
+            // Fewer threads, or the caller's.
+        }
+    }
+    ~Helpers() {
+        {
+            const std::lock_guard lock(mutex_);
+            stop_ = true;
+        }
+        changed_.notify_all();
+        for (std::thread& thread : threads_) thread.join();
+    }
+
+    void give(Job job) {
+        if (threads_.empty()) {
+            run(job);
+            done_.push_back(std::move(job));
+            return;
+        }
+        {
+            const std::lock_guard lock(mutex_);
+            waiting_.push_back(std::move(job));
+        }
+        changed_.notify_one();
+    }
+    // Finished ones; with `wait` at least one, which requires that one was given.
+    std::vector<Job> take(bool wait) {
+        std::unique_lock lock(mutex_);
+        if (wait) finished_.wait(lock, [this] { return !done_.empty(); });
+        return std::exchange(done_, {});
+    }
+
+ private:
+    void work() {
+        std::unique_lock lock(mutex_);
+        while (true) {
+            changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+            if (stop_) return;
+            Job job = std::move(waiting_.front());
+            waiting_.erase(waiting_.begin());
+            lock.unlock();
+            run(job);
+            lock.lock();
+            done_.push_back(std::move(job));
+            finished_.notify_one();
+        }
+    }
+    void run(Job& job) const {
+        for (const Piece& piece : windows_[job.window].pieces) {
+            const Load& load = loads_[piece.load];
+            job.result = check_values(checkpoint_, *job.file, load, piece, job.data + piece.at);
+            if (!job.result) return;
+            if (!load.host && !copy_all_) continue;
+            std::memcpy(load.to + piece.from, job.data + piece.at, piece.bytes);
+        }
+    }
+
+    const Checkpoint& checkpoint_;
+    const std::vector<Load>& loads_;
+    const std::vector<Window>& windows_;
+    const bool copy_all_;
+    std::mutex mutex_;
+    std::condition_variable changed_, finished_;
+    std::vector<Job> waiting_, done_;
+    bool stop_ = false;
+    std::vector<std::thread> threads_;
+};
+
+// Keeps the drive busy with one pass over the files, in order.
+class Loader : public ReadClient {
+ public:
+    Loader(const Checkpoint& checkpoint, const std::vector<Load>& loads, ReadRing& ring,
+           Backend& backend, std::span<std::byte> staging, const LoadControl& control)
+        : checkpoint_(checkpoint),
+          loads_(loads),
+          ring_(ring),
+          backend_(backend),
+          staging_(staging),
+          control_(control) {}
+
+    Result<LoadReport> run() {
+        const auto start = std::chrono::steady_clock::now();
+        PageBuffer own;
+        if (auto cut = cut_staging(own); !cut) return tl::unexpected(cut.error());
+        windows_ = interleave(plan_windows(loads_, checkpoint_, window_bytes_));
+        for (const Load& load : loads_) all_ += load.tensor->bytes;
+        Result<void> result = pump();
+        // The staging memory has to outlive every upload from it, and every read into it.
+        auto uploaded = backend_.synchronize();
+        while (reading_ > 0) {
+            auto reaped = ring_.reap(true);
+            if (!reaped) return tl::unexpected(reaped.error());
+        }
+        if (!result) return tl::unexpected(result.error());
+        if (!uploaded) return tl::unexpected(uploaded.error());
+        const auto end = std::chrono::steady_clock::now();
+        report_.seconds = std::chrono::duration<double>(end - start).count();
+        return report_;
+    }
+
+    void read_done(uint64_t tag, std::optional<Error> error) override {
+        reading_--;
+        arrived_.push_back(static_cast<uint32_t>(tag));
+        if (error && !error_) error_ = std::move(error);
+    }
+
+ private:
+    // Staging memory to slots of one window each, `own` where there is too little.
+    Result<void> cut_staging(PageBuffer& own) {
+        uint64_t least = window_least;
+        for (const File& shard : checkpoint_.shards()) {
+            least = std::max<uint64_t>(least, 2 * uint64_t{shard.alignment()});
+        }
+        if (staging_.size() < least * window_slots_least) {
+            auto memory = PageBuffer::create(least * window_slots_least, "reading weights");
+            if (!memory) return tl::unexpected(memory.error());
+            own = std::move(*memory);
+            staging_ = own.span();
+        }
+        window_bytes_ =
+            std::min(window_most, round_down(staging_.size() / window_slots_least, least));
+        const auto slots = std::min<uint64_t>(window_slots, staging_.size() / window_bytes_);
+        for (uint32_t slot = 0; slot < slots; slot++) free_.push_back(slot);
+        return {};
+    }
+
+    Result<void> pump() {
+        Helpers helpers(checkpoint_, loads_, windows_, backend_.host_memory());
+        size_t next = 0, finished = 0, helping = 0;
+        while (finished < windows_.size()) {
+            if (control_.cancel && control_.cancel->load(std::memory_order_relaxed)) {
+                return fail(Code::interrupted, "loading was interrupted");
+            }
+            while (next < windows_.size() && !free_.empty() && ring_.free() > 0) {
+                queue(next++);
+            }
+            auto reaped = ring_.reap(reading_ > 0);
+            if (!reaped) return tl::unexpected(reaped.error());
+            if (error_) return tl::unexpected(*error_);
+            for (uint32_t slot : arrived_) {
+                helpers.give({in_slot_[slot].window, slot, in_slot_[slot].file,
+                              staging_.data() + slot * window_bytes_});
+                helping++;
+            }
+            arrived_.clear();
+            const bool starved = reading_ == 0 && helping > 0;
+            for (const Helpers::Job& job : helpers.take(starved)) {
+                if (!job.result) return job.result;
+                place(windows_[job.window], job.data);
+                uploading_.emplace_back(backend_.mark_uploads(), job.slot);
+                helping--;
+                finished++;
+            }
+            if (auto freed = free_uploaded(reading_ == 0 && helping == 0); !freed) return freed;
+        }
+        return {};
+    }
+
+    struct Reading {
+        size_t window;
+        const File* file;  // the first one asked; another copy goes on where it fails
+    };
+
+    void queue(size_t window) {
+        const uint32_t slot = free_.back();
+        free_.pop_back();
+        const Window& w = windows_[window];
+        const File& file = ring_.idlest_copy(*w.file);
+        in_slot_[slot] = {window, &file};
+        reading_++;
+        report_.bytes += w.needed;
+        ring_.queue({&file, w.offset, staging_.data() + slot * window_bytes_, w.length, w.needed,
+                     this, slot});
+    }
+
+    // With `wait` at least one, if there is any.
+    Result<void> free_uploaded(bool wait) {
+        while (!uploading_.empty()) {
+            const auto [mark, slot] = uploading_.front();
+            if (wait) {
+                if (auto waited = backend_.wait_uploads(mark); !waited) return waited;
+            } else if (!backend_.uploads_done(mark)) {
+                break;
+            }
+            wait = false;
+            free_.push_back(slot);
+            uploading_.pop_front();
+        }
+        return {};
+    }
+
+    // The engine thread's part: what only it may give to a device.
+    void place(const Window& window, const std::byte* data) {
+        for (const Piece& piece : window.pieces) {
+            const Load& load = loads_[piece.load];
+            if (!load.host && !backend_.host_memory()) {
+                backend_.upload_beside(load.to + piece.from, data + piece.at, piece.bytes);
+            }
+            done_ += piece.bytes;
+        }
+        if (control_.progress) control_.progress(done_, all_);
+    }
+
+    const Checkpoint& checkpoint_;
+    const std::vector<Load>& loads_;
+    std::vector<Window> windows_;
+    ReadRing& ring_;
+    Backend& backend_;
+    std::span<std::byte> staging_;
+    uint64_t window_bytes_ = 0;
+    const LoadControl& control_;
+    std::vector<uint32_t> free_, arrived_;
+    std::deque<std::pair<uint64_t, uint32_t>> uploading_;  // a mark of the backend, and the slot
+    std::array<Reading, window_slots> in_slot_{};
+    uint32_t reading_ = 0;
+    std::optional<Error> error_;
+    uint64_t done_ = 0, all_ = 0;
+    LoadReport report_;
+};
+
+uint64_t home_bytes(const std::vector<TensorSpec>& specs, Home home) {
+    uint64_t bytes = 0;
+    for (const TensorSpec& spec : specs) {
+        if (spec.home == home) bytes += round_up(spec_bytes(spec), place_alignment);
+    }
+    return bytes;
+}
+
+void set_pointer(const TensorSpec& spec, const std::byte* data) {
+    std::visit(
+        [&](auto address) {
+            using A = decltype(address);
+            if constexpr (!std::is_same_v<A, std::monostate>) {
+                *address = reinterpret_cast<std::remove_pointer_t<A>>(data);
+            }
+        },
+        spec.address);
+}
+
+}  // namespace
+
+uint64_t spec_bytes(const TensorSpec& spec) {
+    uint64_t bytes = value_bytes(spec.storage);
+    for (uint64_t size : spec.shape) bytes *= size;
+    return bytes;
+}
+uint64_t dense_bytes(const std::vector<TensorSpec>& specs) {
+    return home_bytes(specs, Home::dense);
+}
+uint64_t embedding_bytes(const std::vector<TensorSpec>& specs) {
+    return home_bytes(specs, Home::embedding);
+}
+
+Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
+                                ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
+                                std::span<std::byte> staging, const LoadControl& control) {
+    auto dense = backend.allocate(dense_bytes(specs), "dense weights");
+    if (!dense) return tl::unexpected(dense.error());
+    std::vector<Load> loads;
+    uint64_t dense_used = 0, embedding_used = 0;
+    for (const TensorSpec& spec : specs) {
+        if (spec.home != Home::dense && spec.home != Home::embedding) continue;
+        const bool host = spec.home == Home::embedding;
+        uint64_t& used = host ? embedding_used : dense_used;
+        std::byte* to = (host ? embedding.data() : *dense) + used;
+        used += round_up(spec_bytes(spec), place_alignment);
+        loads.push_back({&spec, checkpoint.find(spec.name), to, host});
+        set_pointer(spec, to);
+    }
+    std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
+        return std::pair(a.tensor->shard, a.tensor->offset) <
+               std::pair(b.tensor->shard, b.tensor->offset);
+    });
+    return Loader(checkpoint, loads, ring, backend, staging, control).run();
+}
+
+}  // namespace sluice

@@ -1,0 +1,101 @@
+// The resident weights as the forward pass sees them, and how they get there.
+//
+// Everything stays in checkpoint precision. Mechanisms a layer lacks are empty. The memory is the
+// backend's, except the embedding, which is host memory (one row a token is used).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/error.h"
+#include "io/memory.h"
+#include "io/ring/ring.h"
+#include "io/checkpoint/row_reader.h"
+#include "kernels/backend.h"
+#include "kernels/matrix.h"
+
+namespace sluice {
+
+struct TensorSpec;
+
+struct HyperWeights {
+    F32Matrix fn;
+    const float* base = nullptr;
+    const float* scale = nullptr;
+};
+
+struct CompressorWeights {
+    Bf16Matrix wkv;
+    Bf16Matrix wgate;  // ratio 2 only
+    const bf16* norm = nullptr;
+};
+
+struct IndexerWeights {
+    Fp8Matrix wq_b;
+    Bf16Matrix weights_proj;
+    Bf16Matrix wk;  // of layers that own a compressor
+    const bf16* k_norm = nullptr;
+};
+
+struct EngramWeights {
+    Fp8Matrix wkv;
+    const bf16* q_weight = nullptr;
+    const bf16* k_weight = nullptr;
+};
+
+struct LayerWeights {
+    const bf16* attn_norm = nullptr;
+    const bf16* ffn_norm = nullptr;
+    HyperWeights hc_attn, hc_ffn;
+
+    const float* sink = nullptr;
+    Fp8Matrix wq_a, wq_b, wkv, wo_a, wo_b;
+    const bf16* q_norm = nullptr;
+    const bf16* kv_norm = nullptr;
+    std::optional<CompressorWeights> compressor;
+    std::optional<IndexerWeights> indexer;
+    std::optional<EngramWeights> engram;
+
+    Bf16Matrix gate;
+    const float* gate_bias = nullptr;
+    Fp8Matrix shared_w1, shared_w2, shared_w3;
+};
+
+struct Weights {
+    std::vector<LayerWeights> layers;
+    std::vector<RowTable> tables;  // one an Engram layer, in config order
+    const bf16* norm = nullptr;
+    Bf16Matrix head;
+    Bf16Matrix embedding;  // host memory
+};
+
+struct LoadControl {
+    std::function<void(uint64_t done, uint64_t all)> progress;  // bytes; may be empty
+    const std::atomic<bool>* cancel = nullptr;                  // may be null
+};
+
+uint64_t spec_bytes(const TensorSpec& spec);  // of the tensor itself
+
+struct LoadReport {
+    uint64_t bytes = 0;  // read from the drives, alignment and small gaps included
+    double seconds = 0;
+};
+
+// Bytes the two homes take, padding included.
+uint64_t dense_bytes(const std::vector<TensorSpec>& specs);
+uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
+
+// Reads every dense tensor once, in file order, into one allocation of the backend, the embedding
+// into `embedding`, and sets the pointers the specs name. Refuses what cannot be a weight: FP8 NaN
+// codes, scale byte 255, BF16 and FP32 values that are not finite; the error names tensor and
+// element. `staging` is what reads go to: memory that the ring and the backend know already
+// (no page is looked up for a read, uploads run beside it). 32 MiB and more serve best; below 512
+// KiB it is left alone and so much memory taken for the time of the call.
+Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
+                                ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
+                                std::span<std::byte> staging, const LoadControl& control);
+
+}  // namespace sluice

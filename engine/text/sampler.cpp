@@ -1,0 +1,159 @@
+#include "engine/text/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "io/text.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kFirstSorted = 64, kSortedGrowth = 8;
+
+std::string number(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    return text;
+}
+
+tl::unexpected<Error> out_of_range(std::string_view field, double value, std::string_view range) {
+    return fail(Code::usage, cat(field, " ", number(value), " is out of range: ", range));
+}
+
+// splitmix64: spreads a seed over the generator's state.
+uint64_t spread(uint64_t& seed) {
+    seed += 0x9e3779b97f4a7c15;
+    uint64_t z = seed;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+}  // namespace
+
+Result<void> check(const SamplerOptions& options) {
+    // Written so that NaN fails every comparison.
+    constexpr double huge = std::numeric_limits<double>::max();
+    if (!(options.temperature >= 0 && options.temperature <= huge))
+        return out_of_range("temperature", options.temperature, "0 (greedy) or more");
+    if (options.top_k < 0)
+        return out_of_range("top_k", options.top_k, "0 (all) to the vocabulary size");
+    if (!(options.top_p > 0 && options.top_p <= 1))
+        return out_of_range("top_p", options.top_p, "above 0, at most 1");
+    if (!(options.min_p >= 0 && options.min_p < 1))
+        return out_of_range("min_p", options.min_p, "0 to below 1");
+    if (!(options.repetition_penalty > 0 && options.repetition_penalty <= huge))
+        return out_of_range("repetition_penalty", options.repetition_penalty, "above 0");
+    return {};
+}
+
+Sampler::Sampler(const SamplerOptions& options) : options_(options) {
+    uint64_t seed = options.seed;
+    for (uint64_t& word : state_) word = spread(seed);
+}
+
+// xoshiro256**; 53 bits, in [0, 1).
+double Sampler::draw() {
+    const uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
+    const uint64_t shifted = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= shifted;
+    state_[3] = std::rotl(state_[3], 45);
+    return static_cast<double>(result >> 11) * 0x1p-53;
+}
+
+// scores_ = logits after the penalty, which counts each id once.
+Result<void> Sampler::score(std::span<const float> logits, std::span<const int32_t> recent) {
+    if (logits.empty()) return fail(Code::usage, "no logits to sample from");
+    if (static_cast<size_t>(options_.top_k) > logits.size())
+        return fail(Code::usage, cat("--top-k ", options_.top_k, ": the vocabulary has ",
+                                     logits.size(), " tokens; lower it, or give 0 for all"));
+    for (size_t id = 0; id < logits.size(); id++) {
+        if (!std::isfinite(logits[id]))
+            return fail(Code::numerical,
+                        cat("numerical failure: the logit of token id ", id, " at position ",
+                            recent.size(), " is ", number(logits[id])));
+    }
+    scores_.assign(logits.begin(), logits.end());
+    if (options_.repetition_penalty == 1) return {};
+    for (int32_t id : recent) {
+        if (id < 0 || static_cast<size_t>(id) >= logits.size())
+            return fail(Code::usage,
+                        cat("token id ", id, " is outside the vocabulary of ", logits.size()));
+        constexpr double huge = std::numeric_limits<double>::max();
+        const double logit = logits[static_cast<size_t>(id)];
+        const double scored =
+            logit > 0 ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
+        scores_[static_cast<size_t>(id)] = std::clamp(scored, -huge, huge);
+    }
+    return {};
+}
+
+// Makes the first `count` of order_ the best, in order: higher score first, then lower id.
+void Sampler::sort_to(size_t count) {
+    if (count <= sorted_) return;
+    const auto place = [&](size_t i) { return order_.begin() + static_cast<std::ptrdiff_t>(i); };
+    const auto better = [&](int32_t a, int32_t b) {
+        const double x = scores_[static_cast<size_t>(a)], y = scores_[static_cast<size_t>(b)];
+        return x != y ? x > y : a < b;
+    };
+    std::nth_element(place(sorted_), place(count), order_.end(), better);
+    std::sort(place(sorted_), place(count), better);
+    sorted_ = count;
+}
+
+// Probability of an id over that of the best one.
+double Sampler::weight(int32_t id, double best) const {
+    return std::exp((scores_[static_cast<size_t>(id)] - best) / options_.temperature);
+}
+
+Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> recent) {
+    if (auto scored = score(logits, recent); !scored)
+        return tl::unexpected(std::move(scored).error());
+    const double random = draw();  // one a step, whatever the step does with it
+    const auto best = std::max_element(scores_.begin(), scores_.end());  // the first of equals
+    if (options_.temperature == 0) return static_cast<int32_t>(best - scores_.begin());
+
+    order_.resize(logits.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    sorted_ = 0;
+    size_t limit = logits.size();
+    if (options_.top_k > 0) {
+        limit = static_cast<size_t>(options_.top_k);
+        sort_to(limit);
+    }
+    double total = 0;
+    for (size_t i = 0; i < limit; i++) total += weight(order_[i], *best);
+
+    // The prefix that top_p and min_p leave, at least the best token.
+    double kept = 0;
+    size_t count = 0;
+    while (count < limit) {
+        grow(count, limit);
+        const double next = weight(order_[count], *best);
+        if (count > 0 && (next < options_.min_p || next == 0)) break;
+        kept += next;
+        count++;
+        if (kept >= options_.top_p * total) break;
+    }
+    double left = random * kept;
+    for (size_t i = 0; i + 1 < count; i++) {
+        left -= weight(order_[i], *best);
+        if (left < 0) return order_[i];
+    }
+    return order_[count - 1];
+}
+
+// Sorted in growing steps: most distributions end within the first.
+void Sampler::grow(size_t needed, size_t limit) {
+    if (needed >= sorted_) sort_to(std::min(limit, std::max(kFirstSorted, needed * kSortedGrowth)));
+}
+
+}  // namespace sluice

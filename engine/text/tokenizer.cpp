@@ -1,0 +1,90 @@
+#include "engine/text/tokenizer.h"
+
+#include <utility>
+
+#include "engine/text/tokenizer_impl.h"
+
+namespace sluice {
+
+Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+void Tokenizer::Impl::encode(std::string_view text, std::vector<int32_t>& ids) const {
+    std::vector<std::string_view> pieces;
+    pretokenizer.split(text, pieces);
+    Bpe::Scratch scratch;
+    for (std::string_view piece : pieces) {
+        if (!whole_pieces.empty()) {
+            const auto whole = whole_pieces.find(std::string(piece));
+            if (whole != whole_pieces.end()) {
+                ids.push_back(whole->second);
+                continue;
+            }
+        }
+        bpe.encode(piece, scratch, ids);
+    }
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+    std::vector<int32_t> ids;
+    impl_->encode(text, ids);
+    return ids;
+}
+
+namespace {
+
+// Calls `token` for what `finder` finds and `gap` for the text between.
+template <class Gap, class Found>
+void walk(const AddedTokenFinder& finder, std::string_view text, Gap gap, Found token) {
+    for (size_t done = 0; done < text.size();) {
+        const AddedTokenFinder::Match match = finder.find(text, done);
+        if (match.begin > done) gap(text.substr(done, match.begin - done));
+        if (match.id >= 0) token(match.id);
+        done = match.begin + match.bytes;
+    }
+}
+
+}  // namespace
+
+std::vector<int32_t> Tokenizer::encode_with_added(std::string_view text) const {
+    std::vector<int32_t> ids;
+    auto token = [&](int32_t id) { ids.push_back(id); };
+    auto plain = [&](std::string_view part) { impl_->encode(part, ids); };
+    auto second = [&](std::string_view part) { walk(impl_->second, part, plain, token); };
+    walk(impl_->first, text, second, token);
+    return ids;
+}
+
+std::optional<int32_t> Tokenizer::id(std::string_view added_token) const {
+    const auto found = impl_->added.find(std::string(added_token));
+    if (found == impl_->added.end()) return std::nullopt;
+    return found->second;
+}
+
+std::string_view Tokenizer::bytes(int32_t id) const {
+    if (id < 0 || id >= size()) return {};
+    return impl_->tokens[static_cast<size_t>(id)].bytes;
+}
+
+std::string Tokenizer::decode(const std::vector<int32_t>& ids) const {
+    std::string out;
+    for (int32_t id : ids) out += bytes(id);
+    return out;
+}
+
+std::string_view Tokenizer::vocabulary_string(int32_t id) const {
+    if (id < 0 || id >= size()) return {};
+    return impl_->tokens[static_cast<size_t>(id)].text;
+}
+
+bool Tokenizer::is_added(int32_t id) const {
+    return id >= 0 && id < size() && impl_->tokens[static_cast<size_t>(id)].added;
+}
+
+int32_t Tokenizer::size() const {
+    return static_cast<int32_t>(impl_->tokens.size());
+}
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+// From generated tokens to what a person may see: reasoning and content apart, whole characters,
+// nothing of a stop string, and the reason why the answer ends.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/text/prompt.h"
+#include "engine/text/tokenizer.h"
+#include "io/error.h"
+#include "tools/answer/loop_guard.h"
+#include "tools/answer/stop_matcher.h"
+
+namespace sluice {
+
+enum class Finish { stop, length, interrupted, loop, error };
+const char* finish_name(Finish finish);  // "stop"
+
+struct StreamOptions {
+    PromptMode mode = PromptMode::chat;
+    std::vector<std::string> stop;
+    bool ignore_eos = false;
+    int32_t loop_guard = 0;
+};
+
+// Stop strings are looked for in the content, not in the reasoning. An end token ends the answer
+// and is counted, but has no text.
+class AnswerStream {
+ public:
+    static Result<AnswerStream> create(const Tokenizer& tokenizer,
+                                       std::span<const int32_t> end_tokens,
+                                       const StreamOptions& options);
+    struct Piece {
+        std::string reasoning;
+        std::string content;
+    };
+    // Requires !ended().
+    Piece push(int32_t token);
+    // Once, at the end, for whatever reason: the text held back.
+    Piece finish();
+
+    bool ended() const { return ended_; }
+    Finish ended_by() const { return finish_; }  // stop or loop; meaningful once ended()
+    bool unclosed() const { return parser_.unclosed(); }
+    uint64_t tokens() const { return tokens_; }
+    uint64_t reasoning_tokens() const { return reasoning_tokens_; }
+
+ private:
+    AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
+                 const StreamOptions& options, StopMatcher stops);
+    AnswerParser parser_;
+    StopMatcher stops_;
+    LoopGuard guard_;
+    std::vector<int32_t> end_tokens_;
+    bool ended_ = false;
+    Finish finish_ = Finish::stop;
+    uint64_t tokens_ = 0, reasoning_tokens_ = 0;
+};
+
+}  // namespace sluice

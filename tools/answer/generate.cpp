@@ -1,0 +1,159 @@
+#include "tools/answer/generate.h"
+
+#include <chrono>
+
+#include "io/text.h"
+#include "io/profile.h"
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds files_every{1};
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The loop of one answer, and what it has so far.
+class Generation {
+ public:
+    Generation(TokenSource& source, AnswerStream stream, const GenerateOptions& options,
+               const PieceSink& sink)
+        : source_(source),
+          stream_(std::move(stream)),
+          sampler_(options.sampler),
+          options_(options),
+          sink_(sink) {}
+
+    Result<Answer> run(std::span<const int32_t> prompt) {
+        const spans::Group group("answer");
+        const spans::Leaf leaf("text");
+        tokens_.assign(prompt.begin(), prompt.end());
+        answer_.prompt_tokens = prompt.size();
+        RunStats before = source_.stats();
+        auto start = Clock::now();
+        auto kept = source_.rewind_to_prefix(prompt);
+        if (!kept) return tl::unexpected(kept.error());
+        answer_.cached_tokens = static_cast<uint64_t>(*kept);
+        auto token = next(prompt.subspan(static_cast<size_t>(*kept)));
+        if (!token) return tl::unexpected(token.error());
+        answer_.prompt_s = seconds_since(start);
+        RunStats after = source_.stats();
+        answer_.prompt = after - before;
+
+        start = Clock::now();
+        decode(*token);
+        answer_.decode_s = seconds_since(start);
+        answer_.decode = source_.stats() - after;
+        if (auto same = source_.files_unchanged(); !same && !answer_.error) fail_with(same.error());
+        close();
+        return std::move(answer_);
+    }
+
+ private:
+    bool cancelled() const { return options_.cancel && *options_.cancel; }
+
+    // The token after `ids`. A greedy choice that nothing changes needs no logits here.
+    Result<int32_t> next(std::span<const int32_t> ids) {
+        const SamplerOptions& s = options_.sampler;
+        if (s.temperature == 0 && s.repetition_penalty == 1 && s.top_k == 0) {
+            return source_.feed_best(ids);
+        }
+        auto logits = source_.feed(ids);
+        if (!logits) return tl::unexpected(logits.error());
+        const spans::Leaf leaf("sample");
+        return sampler_.sample(*logits, tokens_);
+    }
+
+    void show(AnswerStream::Piece piece) {
+        answer_.text += piece.content;
+        answer_.reasoning += piece.reasoning;
+        if (!sink_(piece)) interrupt_ = true;
+    }
+
+    // A long answer is not made to its end of files that are no longer those it began with.
+    Result<void> look_at_files() {
+        const auto now = Clock::now();
+        if (now - files_seen_ < files_every) return {};
+        files_seen_ = now;
+        return source_.files_unchanged();
+    }
+
+    // Takes `token` and those after it, until the answer ends.
+    void decode(int32_t token) {
+        while (true) {
+            tokens_.push_back(token);
+            show(stream_.push(token));
+            if (stream_.ended()) return end(stream_.ended_by());
+            if (interrupt_ || cancelled()) return end(Finish::interrupted);
+            bool full = static_cast<int64_t>(tokens_.size()) >= options_.context;
+            bool enough = options_.predict >= 0 &&
+                          stream_.tokens() >= static_cast<uint64_t>(options_.predict);
+            if (full || enough) return end(Finish::length);
+            if (auto same = look_at_files(); !same) return fail_with(same.error());
+            auto following = next(std::span<const int32_t>(&token, 1));
+            if (!following) return fail_with(following.error());
+            token = *following;
+        }
+    }
+
+    void end(Finish finish) { answer_.finish = finish; }
+
+    void fail_with(const Error& error) {
+        if (error.code == Code::interrupted) return end(Finish::interrupted);
+        answer_.error = error;
+        end(Finish::error);
+    }
+
+    void close() {
+        auto rest = stream_.finish();
+        answer_.unclosed = stream_.unclosed();
+        // Text that was shown as a thought and turned out to be the answer is the content.
+        if (answer_.unclosed) answer_.reasoning.clear();
+        show(std::move(rest));
+        answer_.completion_tokens = stream_.tokens();
+        answer_.reasoning_tokens = answer_.unclosed ? 0 : stream_.reasoning_tokens();
+    }
+
+    TokenSource& source_;
+    AnswerStream stream_;
+    Sampler sampler_;
+    const GenerateOptions& options_;
+    const PieceSink& sink_;
+    std::vector<int32_t> tokens_;
+    Answer answer_;
+    bool interrupt_ = false;
+    Clock::time_point files_seen_ = Clock::now();
+};
+
+}  // namespace
+
+Result<void> check_room(size_t prompt, int64_t predict, int32_t context) {
+    const auto used = static_cast<int64_t>(prompt);
+    const auto refuse = [&](const std::string& why) {
+        return fail(Code::usage,
+                    cat("the prompt has ", prompt, " tokens and the context ", context, ": ", why));
+    };
+    if (used >= context) return refuse("no room for an answer; raise -c or shorten it");
+    if (predict <= context - used) return {};
+    return refuse(cat("no room for the ", predict, " of -n; raise -c, or lower -n to ",
+                      context - used, " (-1: what there is room for)"));
+}
+
+Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
+                        std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const PieceSink& sink) {
+    if (prompt.empty()) return fail(Code::usage, "the prompt is empty");
+    if (auto room = check_room(prompt.size(), -1, options.context); !room) {
+        return tl::unexpected(room.error());
+    }
+    if (auto fine = check(options.sampler); !fine) return tl::unexpected(fine.error());
+    auto stream = AnswerStream::create(tokenizer, end_tokens, options.stream);
+    if (!stream) return tl::unexpected(stream.error());
+    return Generation(source, std::move(*stream), options, sink).run(prompt);
+}
+
+}  // namespace sluice

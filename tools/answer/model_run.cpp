@@ -1,0 +1,234 @@
+#include "tools/answer/model_run.h"
+
+#include <sys/random.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "io/checkpoint/model_folder.h"
+#include "io/path_access.h"
+#include "io/ring/ring_paced.h"
+#include "io/text.h"
+#include "tools/options/numbers.h"
+#include "tools/terminal/signals.h"
+#include "tools/options/user_text.h"
+
+namespace sluice {
+
+namespace {
+
+// 53 bits, so that every JSON reader keeps them.
+uint64_t draw_seed() {
+    uint64_t seed = 0;
+    if (::getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
+        seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    }
+    return seed >> 11;
+}
+
+void drop_line_ends(std::string& text) {
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+}
+
+// What generation_config.json says of sampling.
+Result<SamplerOptions> read_sampling(const ModelFolder& folder) {
+    constexpr const char* name = "generation_config.json";
+    const auto path = folder.path / name;
+    if (!is_there(path)) return model_sampling("");
+    auto text = read_text(path, uint64_t{1} << 20);
+    if (!text) return tl::unexpected(text.error());
+    auto sampler = model_sampling(*text);
+    if (sampler) return sampler;
+    const std::vector<std::string> files = {name};
+    return fail(sampler.error().code, cat(printable(path.string()), ": ", sampler.error().message,
+                                          "; ", fetch_advice(folder, files)));
+}
+
+void tell_placement(const Engine& engine, bool notes) {
+    std::fprintf(stderr, "%s; %s\n", engine.device_name().c_str(), engine.io_name().c_str());
+    for (const auto& line : engine.placement()) {
+        std::fprintf(stderr, "  %-5s %10s  %s\n", line.device.c_str(),
+                     size_text(line.bytes).c_str(), line.what.c_str());
+    }
+    if (!notes) return;
+    for (const auto& note : engine.notes()) std::fprintf(stderr, "  %s\n", note.c_str());
+}
+
+// "name" of org/name in the Hugging Face cache, else the folder's.
+std::string model_name(const ModelFolder& folder) {
+    size_t slash = folder.repository.rfind('/');
+    if (slash != std::string::npos) return folder.repository.substr(slash + 1);
+    std::filesystem::path path = folder.path;
+    if (!path.has_filename()) path = path.parent_path();  // a trailing slash
+    return path.filename().string();
+}
+
+// The field as a number in range, or `otherwise` when it is absent or null.
+Result<double> default_of(const Json& config, const char* name, double otherwise,
+                          const RealRange& range) {
+    Json value = config[name];
+    if (value.is_null()) return otherwise;
+    auto number = value.number();
+    if (!number) return number;
+    if (!range.holds(*number)) {
+        return fail(Code::corrupt,
+                    cat(name, " is ", number_text(*number), ", not in ", range.text()));
+    }
+    return *number;
+}
+
+}  // namespace
+
+Result<SamplerOptions> model_sampling(const std::string& generation_config) {
+    constexpr double infinity = HUGE_VAL;
+    auto config = Json::parse(generation_config.empty() ? "{}" : generation_config);
+    if (!config) return tl::unexpected(config.error());
+    auto greedy = (*config)["do_sample"].boolean();
+    double card = greedy && !*greedy ? 0.0 : 1.0;
+    auto temperature = default_of(*config, "temperature", card, {0, infinity, false, true});
+    auto top_p = default_of(*config, "top_p", 0.95, {0, 1, true, false});
+    auto min_p = default_of(*config, "min_p", 0, {0, 1, false, true});
+    auto top_k = default_of(*config, "top_k", 0, {0, 2147483647.0});
+    auto penalty = default_of(*config, "repetition_penalty", 1, {0, infinity, true, true});
+    for (const auto* value : {&temperature, &top_p, &min_p, &top_k, &penalty}) {
+        if (!*value) return tl::unexpected(value->error());
+    }
+    if (card == 0.0) temperature = 0.0;
+    SamplerOptions out;
+    out.temperature = *temperature;
+    out.top_p = *top_p;
+    out.min_p = *min_p;
+    out.top_k = static_cast<int32_t>(*top_k);
+    out.repetition_penalty = *penalty;
+    out.seed = draw_seed();
+    return out;
+}
+
+std::function<void(double seconds)> tell_measuring(const Options& options, const Terminal& terminal,
+                                                   StatusLine& status) {
+    if (options.quiet) return {};
+    return [&status, line = !terminal.stderr_tty](double seconds) {
+        const std::string text = cat("measuring how experts are best read, for about ",
+                                     static_cast<int64_t>(std::ceil(seconds)), " s");
+        if (line) std::fprintf(stderr, "%s\n", text.c_str());
+        status.show(text);
+    };
+}
+
+Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool tell) {
+    ModelRun run;
+    auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
+    if (!folder) return tl::unexpected(folder.error());
+    auto sampler = read_sampling(*folder);
+    if (!sampler) return tl::unexpected(sampler.error());
+    run.sampler = *sampler;
+
+    StatusLine status(terminal.stderr_tty && !options.quiet);
+    auto start = std::chrono::steady_clock::now();
+    const bool tune = options.engine.calibrate == Calibrate::thorough;
+    auto progress = [&](uint64_t done, uint64_t all) {
+        status.show(cat("loading ", size_text(done), " of ", size_text(all)));
+    };
+    EngineOptions wanted = options.engine;
+    wanted.measuring = tell_measuring(options, terminal, status);
+    auto engine = Engine::load(wanted, progress, cancel_flag());
+    status.erase();
+    if (!engine) return tl::unexpected(engine.error());
+    run.whole = std::make_unique<MustFinish>();
+    run.engine = std::move(*engine);
+    auto session = run.engine->session();
+    if (!session) return tl::unexpected(session.error());
+    run.session = std::move(*session);
+    run.session->set_cancel(cancel_flag());
+    run.facts.load_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    run.facts.model = model_name(*folder);
+    run.facts.device = run.engine->device_name();
+    run.facts.io_name = run.engine->io_name();
+    run.facts.load = run.engine->load_facts();
+    run.facts.pace = paces_text(options.engine.paces);
+    run.facts.context = run.engine->options().context;
+    run.facts.expert_bytes = run.engine->expert_bytes();
+    run.facts.end_tokens = run.engine->config().end_tokens;
+    apply_options(run, options);
+    const bool noted = options.stats || (tell && options.verbose);
+    if (tune && !options.quiet && !noted) {
+        std::fprintf(stderr, "%s\n", run.facts.load.reads.c_str());
+    }
+    if (tell && !options.quiet) tell_placement(*run.engine, options.verbose);
+    if (options.verbose) {
+        const SamplerOptions& s = run.sampler;
+        std::fprintf(stderr,
+                     "sampling: temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g, "
+                     "seed %llu\n",
+                     s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty,
+                     static_cast<unsigned long long>(s.seed));
+    }
+    return run;
+}
+
+void apply_options(ModelRun& run, const Options& options) {
+    bool thinking = options.thinking();
+    run.prompt.mode = thinking ? PromptMode::thinking : PromptMode::chat;
+    run.prompt.effort = options.effort.value_or(run.prompt.effort);
+    run.facts.mode = thinking ? cat("thinking, effort ", run.prompt.effort) : "chat";
+    run.stream = {run.prompt.mode, options.stop, options.ignore_eos, options.loop_guard};
+    SamplerOptions& sampler = run.sampler;
+    sampler.temperature = options.temperature.value_or(sampler.temperature);
+    sampler.top_p = options.top_p.value_or(sampler.top_p);
+    sampler.min_p = options.min_p.value_or(sampler.min_p);
+    sampler.top_k = options.top_k.value_or(sampler.top_k);
+    sampler.repetition_penalty = options.repeat_penalty.value_or(sampler.repetition_penalty);
+    sampler.seed = options.seed.value_or(sampler.seed);
+    run.facts.seed = sampler.seed;
+}
+
+Result<std::string> system_message(const Options& options) {
+    if (options.system_prompt_file.empty()) return options.system_prompt;
+    auto text = read_user_file("--system-prompt-file", options.system_prompt_file);
+    if (!text) return text;
+    drop_line_ends(*text);
+    return text;
+}
+
+Result<std::string> user_prompt(const Options& options, const Terminal& terminal) {
+    std::string prompt;
+    bool from_input = options.prompt == "-";
+    if (options.prompt && !from_input) prompt = *options.prompt;
+    if (!options.prompt_file.empty()) {
+        auto text = read_user_file("-f", options.prompt_file);
+        if (!text) return text;
+        prompt = *text;
+        drop_line_ends(prompt);
+    }
+    if (terminal.stdin_open && (from_input || !terminal.stdin_tty)) {
+        auto input = read_standard_input();
+        if (!input) return tl::unexpected(input.error());
+        if (auto valid = check_utf8("standard input", *input); !valid) {
+            return tl::unexpected(valid.error());
+        }
+        drop_byte_order_mark(*input);
+        drop_line_ends(*input);
+        if (!prompt.empty() && !input->empty()) prompt += '\n';
+        prompt += *input;
+    }
+    if (prompt.empty()) {
+        return fail(Code::usage, "the prompt is empty: give -p TEXT, -f FILE or standard input");
+    }
+    return prompt;
+}
+
+GenerateOptions generate_options(const ModelRun& run, const Options& options) {
+    GenerateOptions out;
+    out.stream = run.stream;
+    out.sampler = run.sampler;
+    out.predict = options.predict;
+    out.context = run.facts.context;
+    out.cancel = cancel_flag();
+    return out;
+}
+
+}  // namespace sluice

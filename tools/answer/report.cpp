@@ -1,0 +1,375 @@
+#include "tools/answer/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+std::string fixed(double value, int digits) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+}
+
+std::string percent(double part, double whole) {
+    return whole > 0 ? fixed(100 * part / whole, 1) + " %" : std::string("none");
+}
+
+double ring_rate(const RunStats& stats) {
+    return rate(static_cast<double>(stats.ring.bytes), stats.ring.busy_s);
+}
+
+uint64_t fed_tokens(const Answer& answer) {
+    return answer.prompt_tokens - answer.cached_tokens;
+}
+
+// "limit     drive 1.00, link 0.00, cpu 2.10, gpu 0.00 ms a token: 476.19 tok/s, 80.0 % reached"
+std::string limit_line(const char* head, const Limit& limit) {
+    const auto ms = [](const char* name, double seconds) {
+        return cat(name, " ", fixed(1e3 * seconds, 2));
+    };
+    return cat(head, ms("drive", limit.drive_s), ", ", ms("link", limit.link_s), ", ",
+               ms("cpu", limit.cpu_s), ", ", ms("gpu", limit.gpu_s),
+               " ms a token: ", fixed(limit.tok_s, 2), " tok/s, ", fixed(100 * limit.share, 1),
+               " % reached", limit.tok_s > 0 ? cat(", ", limit.binds, " binds") : "", "\n");
+}
+
+// Of two parts of one run. What is no count is the later one's.
+RunStats plus(const RunStats& earlier, const RunStats& later) {
+    RunStats all = later - (RunStats{} - earlier);  // unsigned counters wrap back
+    all.device.memory_peak = std::max(earlier.device.memory_peak, later.device.memory_peak);
+    return all;
+}
+
+const char* state_name(DriveStats::State state) {
+    switch (state) {
+        case DriveStats::State::in_use:
+            return "in use";
+        case DriveStats::State::slow:
+            return "slow";
+        case DriveStats::State::left_out:
+            return "left out";
+    }
+    return "";
+}
+
+double drive_rate(const DriveStats& drive) {
+    return rate(static_cast<double>(drive.bytes), drive.busy_s);
+}
+
+uint64_t expert_bytes(const std::vector<DriveStats>& drives) {
+    uint64_t all = 0;
+    for (const DriveStats& drive : drives) all += drive.expert_bytes;
+    return all;
+}
+
+std::string drive_lines(const std::vector<DriveStats>& drives) {
+    const auto all = static_cast<double>(expert_bytes(drives));
+    std::string out;
+    for (const DriveStats& drive : drives) {
+        out += cat("drive     ", drive.folder, ": ", size_text(drive.bytes), ", ",
+                   fixed(drive_rate(drive) / 1e9, 3), " GB/s while busy, ",
+                   percent(static_cast<double>(drive.expert_bytes), all), " of expert bytes; ",
+                   state_name(drive.state), drive.cause.empty() ? "" : ": ", drive.cause, "\n");
+    }
+    return out;
+}
+
+void write_drives(JsonWriter& json, const std::vector<DriveStats>& drives) {
+    const auto all = static_cast<double>(expert_bytes(drives));
+    json.begin_array();
+    for (const DriveStats& drive : drives) {
+        json.begin_object()
+            .member("folder", drive.folder)
+            .member("reads", drive.reads)
+            .member("bytes", drive.bytes)
+            .member("busy_s", drive.busy_s)
+            .member("gb_s", drive_rate(drive) / 1e9)
+            .member("expert_bytes", drive.expert_bytes)
+            .member("expert_share", rate(static_cast<double>(drive.expert_bytes), all))
+            .member("state", state_name(drive.state));
+        if (!drive.cause.empty()) json.member("cause", drive.cause);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void write_io(JsonWriter& json, const RunStats& run, const RunFacts& facts) {
+    json.begin_object()
+        .member("engine", facts.io_name)
+        .member("reads", run.ring.reads)
+        .member("bytes", run.ring.bytes)
+        .member("busy_s", run.ring.busy_s)
+        .member("wait_s", run.ring.wait_s)
+        .member("gb_s", ring_rate(run) / 1e9)
+        .member("expert_bytes", run.expert_bytes)
+        .member("row_bytes", run.row_bytes)
+        .member("rows_asked", run.rows_asked)
+        .member("row_hits", run.row_hits)
+        .key("drives");
+    write_drives(json, run.drives);
+    json.end_object();
+}
+
+}  // namespace
+
+double rate(double amount, double seconds) {
+    return seconds > 0 ? amount / seconds : 0;
+}
+
+Limit limit_of(const RunStats& run, uint64_t tokens, double seconds) {
+    Limit limit;
+    if (tokens == 0 || seconds <= 0) return limit;
+    const double count = static_cast<double>(tokens);
+    const double drive = ring_rate(run);
+    const double bytes = static_cast<double>(run.expert_bytes + run.row_bytes);
+    limit.drive_s = drive > 0 ? bytes / drive / count : 0;
+    limit.link_s = run.device.upload_s / count;
+    limit.gpu_s = run.device.busy_s / count;
+    limit.cpu_s = (run.device.launches > 0 ? run.host_s : run.compute_s) / count;
+    double longest = 0;
+    for (const auto& [name, term] : {std::pair("drive", limit.drive_s),
+                                     {"link", limit.link_s},
+                                     {"cpu", limit.cpu_s},
+                                     {"gpu", limit.gpu_s}}) {
+        if (term <= longest) continue;
+        longest = term;
+        limit.binds = name;
+    }
+    if (longest <= 0) return limit;
+    limit.tok_s = 1 / longest;
+    limit.share = count / seconds / limit.tok_s;
+    return limit;
+}
+
+bool fills_context(const Answer& answer, const RunFacts& facts) {
+    const auto used = answer.prompt_tokens + answer.completion_tokens;
+    return answer.finish == Finish::length && used >= static_cast<uint64_t>(facts.context);
+}
+
+std::string speed_line(const Answer& answer, const RunFacts& facts) {
+    const RunStats& run = answer.decode;
+    double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
+    Limit limit = limit_of(run, answer.decoded(), answer.decode_s);
+    std::string line = cat(answer.completion_tokens, " tokens");
+    if (speed > 0) line += cat(", ", fixed(speed, 2), " tok/s");
+    if (limit.tok_s > 0) {
+        line += cat(" (", fixed(100 * limit.share, 0), " % of ", fixed(limit.tok_s, 2), ", ",
+                    limit.binds, " binds)");
+    }
+    const uint64_t fed = fed_tokens(answer);
+    line += cat("; prompt ", fed, " tokens, ",
+                fixed(rate(static_cast<double>(fed), answer.prompt_s), 1), " tok/s");
+    const CacheStats& cache = run.cache;
+    if (cache.asked > 0) {
+        line += cat("; hits ",
+                    percent(static_cast<double>(cache.hits), static_cast<double>(cache.asked)));
+    }
+    line += cat("; read ", size_text(answer.prompt.ring.bytes + run.ring.bytes));
+    if (cache.prefetch_started > 0) {
+        line +=
+            cat("; prefetch ", cache.prefetch_used, " used, ", cache.prefetch_wasted, " wasted");
+    }
+    if (!facts.pace.empty()) line += cat("; drive paced to ", facts.pace);
+    return line;
+}
+
+double load_share(const LoadFacts& load) {
+    return rate(rate(static_cast<double>(load.bytes), load.seconds), load.drive_bytes_s);
+}
+
+namespace {
+
+std::string load_text(const LoadFacts& load) {
+    const double speed = rate(static_cast<double>(load.bytes), load.seconds);
+    std::string out = cat("load      ", size_text(load.bytes), " of dense weights in ",
+                          fixed(load.seconds, 3), " s, ", fixed(speed / 1e9, 3), " GB/s");
+    if (load.drive_bytes_s > 0) {
+        out += cat(", ", fixed(100 * load_share(load), 1), " % of the drive's ",
+                   fixed(load.drive_bytes_s / 1e9, 3));
+    }
+    return cat(out, "\n", load.reads.empty() ? "" : cat(load.reads, "\n"));
+}
+
+}  // namespace
+
+std::string stats_block(const Answer& answer, const RunFacts& facts) {
+    RunStats all = plus(answer.prompt, answer.decode);
+    const CacheStats& cache = all.cache;
+    Limit limit = limit_of(answer.decode, answer.decoded(), answer.decode_s);
+    auto share = [](uint64_t part, uint64_t whole) {
+        return percent(static_cast<double>(part), static_cast<double>(whole));
+    };
+    std::string ends;
+    for (int32_t id : facts.end_tokens) ends += cat(ends.empty() ? "" : " ", id);
+    std::string out;
+    out += cat("model     ", facts.model, ", ", facts.device, ", ", facts.io_name, ", loaded in ",
+               fixed(facts.load_s, 2), " s\n");
+    out += load_text(facts.load);
+    out += cat("context   ", answer.prompt_tokens + answer.completion_tokens, " of ", facts.context,
+               " tokens; mode ", facts.mode, "; seed ", facts.seed, "; end tokens ", ends, "\n");
+    out += cat("prompt    ", answer.prompt_tokens, " tokens (", answer.cached_tokens, " kept), ",
+               fixed(answer.prompt_s, 3), " s\n");
+    out += cat("answer    ", answer.completion_tokens, " tokens (", answer.reasoning_tokens,
+               " reasoning), ", fixed(answer.decode_s, 3), " s, ended by ",
+               finish_name(answer.finish), "\n");
+    out += limit_line("limit     ", limit);
+    out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
+    out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
+               cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
+               share(cache.sweep_hits, cache.sweep_asked), " hits, ", cache.chunks_together,
+               " chunks together, ", cache.ahead_started, " read ahead, ", cache.ahead_dropped,
+               " of them dropped\n");
+    if (all.vram.asked + all.vram.sweep_asked > 0) {
+        const CacheStats& vram = all.vram;
+        out += cat("vram      ", vram.asked, " asked, ", share(vram.hits, vram.asked), " hits, ",
+                   vram.evictions, " evictions; peak ", size_text(all.device.memory_peak), "\n");
+    }
+    if (all.cpu.asked > 0) out += cat("cpu       ", cpu_experts_text(all.cpu), "\n");
+    if (all.device.launches > 0) {
+        const double tokens =
+            static_cast<double>(std::max<uint64_t>(1, all.decode_tokens + (all.prompt_tokens > 0)));
+        out += cat("device    ", fixed(static_cast<double>(all.device.launches) / tokens, 1),
+                   " launches (", fixed(static_cast<double>(all.device.graphs) / tokens, 1),
+                   " of graphs), ", fixed(static_cast<double>(all.device.downloads) / tokens, 1),
+                   " trips to the host, ", fixed(static_cast<double>(all.device.waits) / tokens, 1),
+                   " waits a pass; uploaded ", size_text(all.device.upload_bytes), " in ",
+                   fixed(all.device.upload_s, 3), " s\n");
+    }
+    out +=
+        cat("prefetch  ", cache.prefetch_started, " started, ", cache.prefetch_used, " used, ",
+            cache.prefetch_wasted, " wasted; guesses ", share(cache.guesses_right, cache.guesses),
+            " right; switched off ", cache.prefetch_switched_off, " times\n");
+    out += cat("rows      ", all.rows_asked, " asked, ", share(all.row_hits, all.rows_asked),
+               " hits\n");
+    out += cat("read      ", size_text(all.ring.bytes), " in ", all.ring.reads, " reads, ",
+               fixed(ring_rate(all) / 1e9, 3), " GB/s while busy; waited ",
+               fixed(all.ring.wait_s, 3), " s\n");
+    out += drive_lines(all.drives);
+    return out;
+}
+
+std::string cpu_experts_text(const CpuExpertStats& cpu) {
+    const auto speed = [&](double expert_s) {
+        if (expert_s <= 0) return std::string("not measured");
+        return fixed(static_cast<double>(cpu.expert_bytes) / expert_s / 1e9, 1) + " GB/s";
+    };
+    return cat(cpu.computed, " of ", cpu.asked, " experts that were not in VRAM; CPU ",
+               speed(cpu.cpu_s), ", link ", speed(cpu.link_s));
+}
+
+void write_cpu_experts(JsonWriter& json, const CpuExpertStats& cpu) {
+    json.begin_object()
+        .member("asked", cpu.asked)
+        .member("computed", cpu.computed)
+        .member("seconds", cpu.seconds)
+        .member("cpu_s", cpu.cpu_s)
+        .member("link_s", cpu.link_s)
+        .member("expert_bytes", cpu.expert_bytes)
+        .end_object();
+}
+
+void write_cache(JsonWriter& json, const CacheStats& c) {
+    json.begin_object()
+        .member("asked", c.asked)
+        .member("hits", c.hits)
+        .member("late_prefetches", c.late_prefetches)
+        .member("misses", c.misses)
+        .member("evictions", c.evictions)
+        .member("sweep_asked", c.sweep_asked)
+        .member("sweep_hits", c.sweep_hits)
+        .member("chunks_together", c.chunks_together)
+        .member("ahead_started", c.ahead_started)
+        .member("ahead_dropped", c.ahead_dropped)
+        .member("prefetch_started", c.prefetch_started)
+        .member("prefetch_used", c.prefetch_used)
+        .member("prefetch_wasted", c.prefetch_wasted)
+        .member("guesses", c.guesses)
+        .member("guesses_right", c.guesses_right)
+        .member("prefetch_switched_off", c.prefetch_switched_off)
+        .member("bytes_demand", c.bytes_demand)
+        .member("bytes_prefetch", c.bytes_prefetch)
+        .member("wait_s", c.wait_s)
+        .end_object();
+}
+
+void write_limit(JsonWriter& json, const Limit& limit) {
+    json.begin_object();
+    if (limit.tok_s > 0) {
+        json.member("tok_s", limit.tok_s)
+            .member("share", limit.share)
+            .member("binds", limit.binds)
+            .member("drive_s", limit.drive_s)
+            .member("link_s", limit.link_s)
+            .member("cpu_s", limit.cpu_s)
+            .member("gpu_s", limit.gpu_s);
+    } else {
+        json.key("tok_s").null().key("share").null().key("binds").null();
+    }
+    json.end_object();
+}
+
+std::string answer_json(const Answer& answer, const RunFacts& facts) {
+    RunStats all = plus(answer.prompt, answer.decode);
+    const uint64_t fed = fed_tokens(answer);
+    JsonWriter json;
+    json.begin_object()
+        .member("text", answer.text)
+        .member("reasoning", answer.reasoning)
+        .member("reasoning_unclosed", answer.unclosed)
+        .member("finish_reason", finish_name(answer.finish));
+    if (answer.error) json.member("error", answer.error->message);
+    json.key("usage")
+        .begin_object()
+        .member("prompt_tokens", answer.prompt_tokens)
+        .member("completion_tokens", answer.completion_tokens)
+        .member("total_tokens", answer.prompt_tokens + answer.completion_tokens)
+        .member("reasoning_tokens", answer.reasoning_tokens)
+        .member("cached_tokens", answer.cached_tokens)
+        .end_object();
+    json.key("timings")
+        .begin_object()
+        .member("load_s", facts.load_s)
+        .member("load_bytes", facts.load.bytes)
+        .member("load_read_s", facts.load.seconds)
+        .member("prompt_s", answer.prompt_s)
+        .member("decode_s", answer.decode_s)
+        .member("prompt_tok_s", rate(static_cast<double>(fed), answer.prompt_s))
+        .member("decode_tok_s", rate(static_cast<double>(answer.decoded()), answer.decode_s))
+        .member("compute_s", all.compute_s)
+        .end_object();
+    json.key("cache");
+    write_cache(json, all.cache);
+    if (all.device.launches > 0) {
+        json.key("vram");
+        write_cache(json, all.vram);
+        json.key("cpu_experts");
+        write_cpu_experts(json, all.cpu);
+        json.key("gpu").begin_object();
+        json.member("launches", all.device.launches)
+            .member("graphs", all.device.graphs)
+            .member("waits", all.device.waits)
+            .member("downloads", all.device.downloads)
+            .member("upload_bytes", all.device.upload_bytes)
+            .member("upload_s", all.device.upload_s)
+            .member("busy_s", all.device.busy_s)
+            .member("memory_peak", all.device.memory_peak);
+        json.end_object();
+    }
+    json.key("io");
+    write_io(json, all, facts);
+    json.key("limit");
+    write_limit(json, limit_of(answer.decode, answer.decoded(), answer.decode_s));
+    json.key("prompt_limit");
+    write_limit(json, limit_of(answer.prompt, fed, answer.prompt_s));
+    json.member("seed", facts.seed).member("model", facts.model).member("device", facts.device);
+    json.end_object();
+    return json.text();
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// What each step of overlap gains, on one drive: read then compute, reads beside compute, the
+// one-token path, guesses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "io/error.h"
+#include "tools/bench/bench_model.h"
+#include "tools/answer/json_writer.h"
+
+namespace sluice {
+
+struct LadderRow {
+    std::string name;
+    double tok_s = 0;
+    double bytes_token = 0;   // read
+    double needed_token = 0;  // of those, what would have been read without guesses
+    double limit_tok_s = 0;   // what the drive allows for the needed bytes
+    uint64_t guesses_used = 0, guesses_wasted = 0;
+};
+
+// Four loads of the model; without a cache unless one was asked for, so that the drive binds.
+Result<std::vector<LadderRow>> bench_ladder(const EngineOptions& options, const ModelBench& bench);
+std::string ladder_text(const std::vector<LadderRow>& rows);
+void write_ladder(JsonWriter& json, const std::vector<LadderRow>& rows);
+
+}  // namespace sluice

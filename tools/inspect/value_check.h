@@ -1,0 +1,46 @@
+// Whether what a checkpoint stores can be weights at all, tensor by tensor, while its bytes go by:
+// the check of the loader (engine/model/weight_check.h) for every tensor, routed experts included.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/model/weight_check.h"
+#include "io/checkpoint/checkpoint.h"
+
+namespace sluice {
+
+class ValueCheck {
+ public:
+    // `checkpoint` outlives it.
+    explicit ValueCheck(const Checkpoint& checkpoint);
+
+    // The bytes of a shard in order, in pieces of any size.
+    void look(uint32_t shard, uint64_t offset, std::span<const std::byte> bytes);
+
+    // One line a damaged tensor, with its first bad value, in the order met.
+    const std::vector<std::string>& damaged() const { return damaged_; }
+    // Those that hold one.
+    const std::set<uint32_t>& shards() const { return shards_; }
+
+ private:
+    struct Watched {
+        const Tensor* tensor;
+        Storage storage;
+    };
+    void look_at(const Watched& watched, uint64_t from, std::span<const std::byte> bytes);
+    void judge(const Watched& watched, uint64_t element, std::span<const std::byte> bytes);
+
+    std::vector<Watched> watched_;  // by shard and offset
+    size_t next_ = 0;               // the first that is not over
+    bool next_is_bad_ = false;
+    std::vector<std::byte> begun_;  // of a value that two pieces share
+    std::vector<std::string> damaged_;
+    std::set<uint32_t> shards_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+#include "tools/options/user_text.h"
+
+#include <cstdio>
+
+#include "engine/text/utf8.h"
+#include "io/file.h"
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr uint64_t file_max = uint64_t{64} << 20;
+
+}  // namespace
+
+Error named_file_error(Error error) {
+    if (error.code != Code::io) error.code = Code::usage;
+    return error;
+}
+
+Result<void> check_utf8(std::string_view where, std::string_view text) {
+    const size_t valid = utf8_prefix(text);
+    if (valid == text.size()) return {};
+    char byte[8];
+    std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(text[valid]));
+    return fail(Code::usage, cat(where, ": not UTF-8: byte ", byte, " at offset ", valid,
+                                 utf8_at(text, valid).state == Utf8State::unfinished
+                                     ? " begins a character that is cut off"
+                                     : ""));
+}
+
+void drop_byte_order_mark(std::string& text) {
+    constexpr std::string_view mark = "\xef\xbb\xbf";
+    if (text.starts_with(mark)) text.erase(0, mark.size());
+}
+
+Result<std::string> read_user_file(std::string_view flag, const std::string& path) {
+    auto text = read_text(path, file_max);
+    if (!text && text.error().code == Code::unsupported) {
+        text.error().message += flag == "-f" ? "; give one, or pipe it to -p -" : "; give one";
+    }
+    if (!text) return within(flag, named_file_error(std::move(text).error()));
+    if (auto valid = check_utf8(cat(flag, ": ", printable(path)), *text); !valid) {
+        return tl::unexpected(std::move(valid).error());
+    }
+    drop_byte_order_mark(*text);
+    return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,156 @@
+#include "tools/plan/plan_forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace sluice {
+
+namespace {
+
+constexpr double skew = 0.4;
+// Of the forward pass, counted on a card: operations a layer that are small beside their launch,
+// and trips of results to the host.
+constexpr double small_ops_layer = 14;
+constexpr double trips_layer = 1;
+constexpr double row_block = 4096;  // a row's codes, or its scales, read from the drive
+
+double real(uint64_t value) {
+    return static_cast<double>(value);
+}
+
+// The model's sizes as the formulas want them.
+struct Sizes {
+    double layers, experts, top_k, dim;
+    double expert, expert_read, expert_macs;
+    double dense = 0, dense_macs = 0;  // without the head
+    double head = 0;
+    double rows;  // Engram rows a token
+    double attention_macs;
+
+    explicit Sizes(const PlanModel& model) {
+        const ModelConfig& c = model.config();
+        layers = c.layers, experts = c.experts, top_k = c.top_k, dim = c.hidden;
+        expert = real(model.expert_bytes);
+        expert_read = real(model.expert_read_bytes);
+        expert_macs = 3.0 * c.hidden * c.moe_hidden;
+        for (const TensorSpec& spec : model.specs) {
+            if (spec.name == "head.weight") head = real(spec_bytes(spec));
+            if (spec.home != Home::dense || spec.name == "head.weight") continue;
+            dense += real(spec_bytes(spec));
+            const bool matrix = spec.shape.size() == 2 && spec.storage != Storage::e8m0;
+            if (matrix) dense_macs += real(spec.shape[0]) * real(spec.shape[1]);
+        }
+        rows = static_cast<double>(c.engram_columns()) * static_cast<double>(model.tables.size());
+        attention_macs = 2.0 * layers * c.heads * c.head_dim * (c.window + c.index_topk);
+    }
+};
+
+struct Hits {
+    double ram = 0, vram = 0;
+};
+
+Hits hits_of(const PlanModel& model, uint32_t ram_slots, uint32_t vram_slots, Warmth warmth) {
+    if (warmth == Warmth::cold) return {};
+    const auto rate = [&](uint32_t slots) {
+        const double share = std::min(1.0, real(slots) / real(model.experts()));
+        return warmth == Warmth::even ? share : std::pow(share, skew);
+    };
+    return {rate(ram_slots), rate(vram_slots)};
+}
+
+// Experts brought to where they are computed: `asked` of them, `read` unless a cache has them.
+void add_experts(Terms& terms, const Sizes& s, const MachineRates& rates, Hits hits, double asked,
+                 double read, double drive_bytes_s) {
+    terms.drive += read * (1 - hits.vram) * (1 - hits.ram) * s.expert_read / drive_bytes_s;
+    if (rates.gpu) terms.link += asked * (1 - hits.vram) * s.expert / rates.link->bytes_s;
+}
+
+}  // namespace
+
+const char* warmth_name(Warmth warmth) {
+    switch (warmth) {
+        case Warmth::cold:
+            return "cold";
+        case Warmth::even:
+            return "warm, even";
+        case Warmth::skewed:
+            return "warm, skewed";
+    }
+    return "";
+}
+
+double Terms::longest() const {
+    return std::max({drive, link, cpu, gpu});
+}
+
+const char* Terms::binds() const {
+    for (const auto& [name, term] :
+         {std::pair("drive", drive), {"link", link}, {"cpu", cpu}, {"gpu", gpu}}) {
+        if (term == longest()) return name;
+    }
+    return "";
+}
+
+Forecast forecast_decode(const PlanModel& model, const Plan& plan, const MachineRates& rates,
+                         Warmth warmth) {
+    const Sizes s(model);
+    const Hits hits = hits_of(model, plan.cache_slots, plan.vram_cache_slots, warmth);
+    Forecast out{
+        .warmth = warmth, .tokens = 1, .ram_hits = hits.ram, .vram_hits = hits.vram, .terms = {}};
+    Terms& t = out.terms;
+    const double asked = s.layers * s.top_k;
+    add_experts(t, s, rates, hits, asked, asked, rates.drive.layer_bytes_s);
+    t.drive += s.rows * 2 * row_block / rates.drive.layer_bytes_s;
+    const KernelRates& k = rates.gpu ? *rates.gpu : rates.cpu;
+    double& compute = rates.gpu ? t.gpu : t.cpu;
+    compute += s.dense / k.dense_bytes_s + s.layers * s.top_k * s.expert / k.expert_bytes_s;
+    compute += s.layers * (small_ops_layer * k.op_s + trips_layer * k.trip_s);
+    const bool head_away = rates.gpu && plan.head_on_host;
+    (head_away ? t.cpu : compute) += s.head / (head_away ? rates.cpu : k).head_bytes_s;
+    return out;
+}
+
+Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const MachineRates& rates,
+                         Warmth warmth, int32_t tokens) {
+    const Sizes s(model);
+    const Hits hits = hits_of(model, plan.cache_slots, plan.vram_cache_slots, warmth);
+    Forecast out{.warmth = warmth,
+                 .tokens = tokens,
+                 .ram_hits = hits.ram,
+                 .vram_hits = hits.vram,
+                 .terms = {}};
+    Terms& t = out.terms;
+    const KernelRates& k = rates.gpu ? *rates.gpu : rates.cpu;
+    double& compute = rates.gpu ? t.gpu : t.cpu;
+    const auto distinct_of = [&](double m) {
+        return s.experts * (1 - std::pow(1 - s.top_k / s.experts, m));
+    };
+    // Chunks that go together read what is new to them, and what the lent slots could not keep.
+    const bool together = std::min(tokens, plan.together) > plan.shape.chunk;
+    const double lent = together ? std::min(s.experts, real(plan.cache_slots)) : 0;
+    const Hits reading = hits_of(model, plan.cache_slots - static_cast<uint32_t>(lent),
+                                 plan.vram_cache_slots, warmth);
+    double before = 0;  // tokens of the chunks that went first
+    for (int32_t done = 0; done < tokens; done += plan.shape.chunk) {
+        const double m = std::min(tokens - done, plan.shape.chunk);
+        const double distinct = distinct_of(m);
+        if (!together || before + m > plan.together) before = 0;
+        const double fresh = distinct_of(before + m) - distinct_of(before);
+        const double again = before > 0 ? std::max(0.0, distinct - fresh - lent) : 0;
+        add_experts(t, s, rates, reading, s.layers * distinct, s.layers * (fresh + again),
+                    rates.drive.stream_bytes_s);
+        before += m;
+        t.drive += m * s.rows * 2 * row_block / rates.drive.stream_bytes_s;
+        compute += std::max(s.dense / k.dense_bytes_s, m * s.dense_macs / k.dense_macs_s);
+        compute += m * s.attention_macs / k.dense_macs_s;
+        compute += std::max(s.layers * distinct * s.expert / k.expert_bytes_s,
+                            m * s.layers * s.top_k * s.expert_macs / k.expert_macs_s);
+        compute += s.layers * (small_ops_layer * k.op_s + trips_layer * k.trip_s);
+    }
+    const bool head_away = rates.gpu && plan.head_on_host;
+    (head_away ? t.cpu : compute) += s.head / (head_away ? rates.cpu : k).head_bytes_s;
+    return out;
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+#include "tools/terminal/show.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "io/text.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr double eta_after_s = 2;
+
+}  // namespace
+
+void ThoughtStream::show(std::string_view text) {
+    if (!shown_ || text.empty()) return;
+    if (!open_ && color_) std::fputs("\x1b[2m", stderr);
+    open_ = true;
+    std::string out = tty_ ? visible(text) : std::string(text);
+    std::fwrite(out.data(), 1, out.size(), stderr);
+    std::fflush(stderr);
+}
+
+void ThoughtStream::end() {
+    if (!open_) return;
+    open_ = false;
+    std::fputs(color_ ? "\x1b[0m\n\n" : "\n\n", stderr);
+    std::fflush(stderr);
+}
+
+std::string progress_text(double done, double seconds) {
+    const auto percent = static_cast<int>(100 * done);
+    if (seconds < eta_after_s || done <= 0) return cat("prompt ", percent, " %");
+    const auto left = static_cast<int64_t>(std::ceil(seconds * (1 - done) / done));
+    const std::string minutes = left >= 60 ? cat(left / 60, " min ") : std::string();
+    return cat("prompt ", percent, " %, ", minutes, left % 60, " s left");
+}
+
+PromptProgress::PromptProgress(Session& session, bool enabled)
+    : session_(session), status_(enabled) {
+    if (!enabled) return;
+    session_.set_progress([this](double done) {
+        const std::chrono::duration<double> since = Clock::now() - start_;
+        std::string text = progress_text(done, since.count());
+        if (text != shown_) status_.show(text);
+        shown_ = std::move(text);
+    });
+}
+
+void PromptProgress::finish() {
+    session_.set_progress({});
+    status_.erase();
+}
+
+}  // namespace sluice
