@@ -182,7 +182,7 @@ TEST_CASE("a sweep fills what never held anything and throws nobody out") {
     CHECK(rig.cache->stats().evictions == 0);
 }
 
-TEST_CASE("hits and bytes follow the cache's size; with everything resident nothing is read") {
+TEST_CASE("hits and bytes follow the cache's size, with everything resident nothing is read") {
     uint64_t hits_before = 0, bytes_before = UINT64_MAX;
     for (uint32_t slots : {0, 64, 128, 256, 512}) {
         CAPTURE(slots);

@@ -219,7 +219,7 @@ TEST_CASE("spread over two drives, the next layer is read while this one is") {
     CHECK(stats.ahead_started >= 4 * 12);
 }
 
-TEST_CASE("spread over two drives, a guess starts beside the demand; on its own drive it waits") {
+TEST_CASE("spread over two drives, a guess starts beside the demand, on its own drive it waits") {
     for (bool spread : {true, false}) {
         CAPTURE(spread);
         TwoDrives two({.cache_slots = 0, .ring_slots = 24, .poison = true});

@@ -16,6 +16,7 @@
 #include "io/memory.h"
 #include "io/text.h"
 #include "tests/support/expert_shards.h"
+#include "tests/support/paths.h"
 #include "tests/support/sim_ring.h"
 #include "tests/support/temp_dir.h"
 
@@ -78,7 +79,7 @@ struct Model {
     static const Model& spread() {
         static const TempDir folders;
         static const Model model = [] {
-            const std::filesystem::path from(std::string(SLUICE_TEST_MODELS) + "/dsv41-tiny");
+            const std::filesystem::path from(std::string(test::models_folder) + "/dsv41-tiny");
             std::vector<std::string> locations;
             for (size_t drive : {size_t{0}, size_t{1}}) {
                 const auto to = std::filesystem::path(folders.path()) / cat("drive", drive);
@@ -105,7 +106,7 @@ struct Model {
         return names;
     }
     static Model load(Access access,
-                      std::vector<std::string> locations = {std::string(SLUICE_TEST_MODELS) +
+                      std::vector<std::string> locations = {std::string(test::models_folder) +
                                                             "/dsv41-tiny"},
                       bool bytes = true) {
         const ExpertTuning tuning = {

@@ -8,6 +8,7 @@
 #include "cache/simulator.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice {
@@ -16,7 +17,7 @@ namespace {
 using Logits = std::vector<float>;
 
 std::vector<int32_t> long_prompt() {
-    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-10.json");
+    const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-10.json");
     REQUIRE(trace);
     return trace->prompt;
 }
@@ -298,7 +299,7 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(live.misses > 0);
 }
 
-TEST_CASE("one session at a time; options are resolved and told") {
+TEST_CASE("one session at a time, options are resolved and told") {
     auto engine = test::load_engine(small_chunks(0));
     {
         auto session = test::open_session(*engine);

@@ -16,6 +16,7 @@
 #include "io/memory.h"
 #include "io/mount.h"
 #include "io/text.h"
+#include "tests/support/paths.h"
 #include "tests/support/seccomp.h"
 #include "tests/support/temp_folder.h"
 
@@ -163,7 +164,7 @@ TEST_CASE("no permission and no descriptors left") {
         const auto forbidden = File::open(path);
         if (!forbidden) out += forbidden.error().message + "\n";
         setrlimit(RLIMIT_NOFILE, &none);
-        const auto exhausted = File::open(SLUICE_TEST_MODELS "/dsv41-tiny/config.json");
+        const auto exhausted = File::open(std::string(test::models_folder) + "/dsv41-tiny/config.json");
         if (!exhausted) out += exhausted.error().message;
         return out;
     });
@@ -284,7 +285,7 @@ TEST_CASE("identity tells a changed file from the same") {
     CHECK(changed.error().message.starts_with(path.string() + ": it changed"));
 }
 
-TEST_CASE("an inode that was touched is told; by a new link or name it is no news") {
+TEST_CASE("an inode that was touched is told, by a new link or name it is no news") {
     const TempFolder folder;
     const auto path = folder.write("a", "one"), moved = path.parent_path() / "moved";
     const auto time = std::filesystem::last_write_time(path);

@@ -98,7 +98,7 @@ TEST_CASE("EngramGate: close to the reference, the same bits on every CPU") {
     }
 }
 
-TEST_CASE("EngramGate: a token does not depend on its neighbours; NaN stays in its stream") {
+TEST_CASE("EngramGate: a token does not depend on its neighbours, NaN stays in its stream") {
     GateCase c(5, 4, 96, 3), one(1, 4, 96, 3);
     c.kv[(3 * 5 + 2) * 96 + 8] = to_bf16(NAN);  // token 3, key of stream 2
     size_t row = 4 * 96, kv_row = 5 * 96;

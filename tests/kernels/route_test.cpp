@@ -104,7 +104,7 @@ TEST_CASE("Route: equal scores go to the lower expert") {
     }
 }
 
-TEST_CASE("Route: one expert keeps its score; large logits are their own softplus") {
+TEST_CASE("Route: one expert keeps its score, large logits are their own softplus") {
     RouteCase c(1, 3, 16, 1, 3);
     c.gate.assign(c.gate.size(), to_bf16(0.0f));
     c.x.assign(16, to_bf16(1.0f));

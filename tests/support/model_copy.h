@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice::model_copy {
 
 namespace fs = std::filesystem;
 
-inline const fs::path tiny = fs::path(SLUICE_TEST_MODELS) / "dsv41-tiny";
-inline const fs::path random_a = fs::path(SLUICE_TEST_MODELS) / "dsv41-rand-a";
+inline const fs::path tiny = fs::path(test::models_folder) / "dsv41-tiny";
+inline const fs::path random_a = fs::path(test::models_folder) / "dsv41-rand-a";
 inline const std::string index_file = "model.safetensors.index.json";
 
 inline std::string shard_name(int number) {

@@ -10,11 +10,12 @@
 
 #include "engine/engine.h"
 #include "engine/trace/trace.h"
+#include "tests/support/paths.h"
 
 namespace sluice::test {
 
 inline std::string model_path(const std::string& name) {
-    return std::string(SLUICE_TEST_MODELS) + "/" + name;
+    return std::string(test::models_folder) + "/" + name;
 }
 
 inline EngineOptions model_options(const std::string& name) {
@@ -41,7 +42,7 @@ inline std::unique_ptr<Session> open_session(Engine& engine) {
 
 // The golden traces of a model that were made with these index keys.
 inline std::vector<Trace> golden_traces(const std::string& model, IndexKeys keys) {
-    auto paths = find_traces({SLUICE_TEST_GOLDEN});
+    auto paths = find_traces({test::golden_folder});
     if (!paths) FAIL(paths.error().message);
     std::vector<Trace> traces;
     for (const auto& path : *paths) {

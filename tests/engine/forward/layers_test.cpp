@@ -11,6 +11,7 @@
 #include "io/text.h"
 #include "kernels/numerics.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 
 namespace sluice::test {
 namespace {
@@ -48,7 +49,7 @@ using Dump = std::map<std::string, Values>;
 
 Dump read_dump(const std::string& name) {
     auto file =
-        File::open(std::string(SLUICE_TEST_GOLDEN) + "/" + name + ".dump/prefill.safetensors",
+        File::open(std::string(test::golden_folder) + "/" + name + ".dump/prefill.safetensors",
                    Access::buffered);
     REQUIRE_MESSAGE(file, (file ? "" : file.error().message));
     auto header = read_safetensors_header(*file);
@@ -180,7 +181,7 @@ void check_dump(const Case& c) {
     where.locations = {model_path(c.model)};
     auto checkpoint = Checkpoint::open(where);
     REQUIRE(checkpoint);
-    auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/" + c.trace + ".json");
+    auto trace = read_trace(std::string(test::golden_folder) + "/" + c.trace + ".json");
     REQUIRE(trace);
     LayerProbe probe(dump);
     session->set_probe(&probe);

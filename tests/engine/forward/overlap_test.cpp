@@ -4,6 +4,7 @@
 
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 
 namespace sluice::test {
 namespace {
@@ -93,7 +94,7 @@ EngineOptions timed(Lanes& lanes, double expert_compute) {
 }  // namespace
 
 TEST_CASE("in a sweep the next expert is uploaded while one is computed") {
-    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-10.json");
+    const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-10.json");
     REQUIRE(trace);
     const std::span<const int32_t> prompt(trace->prompt);
     for (double expert_compute : {0.3, 1.0, 3.0}) {
@@ -113,7 +114,7 @@ TEST_CASE("in a sweep the next expert is uploaded while one is computed") {
 }
 
 TEST_CASE("what overlaps with what changes no bit") {
-    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-10.json");
+    const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-10.json");
     REQUIRE(trace);
     const std::span<const int32_t> ids(trace->prompt);
     std::vector<std::vector<float>> first;

@@ -7,6 +7,7 @@
 
 #include "io/memory.h"
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice::test {
@@ -71,7 +72,7 @@ TEST_CASE("a prompt and an answer leave the page cache alone") {
     };
     for (const CachedFile& shard : shards) shard.forget();
     const uint64_t before = cached();
-    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-10.json");
+    const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-10.json");
     REQUIRE(trace);
     const std::span<const int32_t> ids(trace->prompt);
     auto session = open_session(*engine);

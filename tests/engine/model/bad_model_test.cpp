@@ -7,6 +7,7 @@
 #include "tests/support/model_copy.h"
 #include "tests/support/models.h"
 #include "tests/support/mutate.h"
+#include "tests/support/paths.h"
 
 namespace sluice {
 namespace {
@@ -243,7 +244,7 @@ TEST_CASE("scales of the wrong experts load, and comparing finds them") {
     }
     auto engine = test::load_engine(options_of(copy));
     auto session = test::open_session(*engine);
-    const auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-03.json");
+    const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-03.json");
     REQUIRE(trace);
     const auto report = compare(*engine, *session, *trace);
     REQUIRE(report);

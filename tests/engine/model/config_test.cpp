@@ -1,5 +1,6 @@
 // config.json: the release's own values, and everything that must be refused by name.
 #include "engine/model/config.h"
+#include "tests/support/paths.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +13,7 @@ namespace sluice {
 namespace {
 
 std::string tiny_config() {
-    std::ifstream file(std::string(SLUICE_TEST_MODELS) + "/dsv41-tiny/config.json");
+    std::ifstream file(std::string(test::models_folder) + "/dsv41-tiny/config.json");
     std::stringstream text;
     text << file.rdbuf();
     return text.str();

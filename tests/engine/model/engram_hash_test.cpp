@@ -11,6 +11,7 @@
 #include "io/json.h"
 #include "io/text.h"
 #include "tests/engine/text/tokenizer_json.h"
+#include "tests/support/paths.h"
 
 using namespace sluice;
 
@@ -35,7 +36,7 @@ ModelConfig full_size() {
 
 ModelConfig config_of(const std::string& model) {
     const std::string text =
-        read_text(cat(SLUICE_TEST_MODELS, "/", model, "/config.json"), 1 << 20).value();
+        read_text(cat(test::models_folder, "/", model, "/config.json"), 1 << 20).value();
     const Json root = Json::parse(text).value(), json = root["text_config"];
     const auto number = [&](std::string_view name) {
         return static_cast<int32_t>(json[name].integer().value());
@@ -56,7 +57,7 @@ ModelConfig config_of(const std::string& model) {
 
 Tokenizer tokenizer_of(const std::string& model) {
     return std::move(
-        Tokenizer::load(cat(SLUICE_TEST_MODELS, "/", model, "/tokenizer.json")).value());
+        Tokenizer::load(cat(test::models_folder, "/", model, "/tokenizer.json")).value());
 }
 
 std::vector<int32_t> identity(int32_t size) {

@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/text.h"
+#include "tests/support/paths.h"
 
 using namespace sluice;
 
@@ -17,7 +18,7 @@ using Ids = std::vector<int32_t>;
 
 const Tokenizer& tiny() {
     static const Tokenizer loaded =
-        std::move(Tokenizer::load(SLUICE_TEST_MODELS "/dsv41-tiny/tokenizer.json").value());
+        std::move(Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
     return loaded;
 }
 
@@ -210,7 +211,7 @@ Answer parse(PromptMode mode, const std::vector<std::string>& stream) {
 
 TEST_CASE("prompt: ids of every golden trace") {
     int traces = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(SLUICE_TEST_GOLDEN)) {
+    for (const auto& entry : std::filesystem::directory_iterator(test::golden_folder)) {
         const std::string name = entry.path().filename().string();
         if (!name.starts_with("dsv41-tiny-") || entry.path().extension() != ".json") continue;
         CAPTURE(name);
@@ -295,7 +296,7 @@ TEST_CASE("prompt: what cannot be answered is refused, naming the message") {
 }
 
 TEST_CASE("prompt: a tokenizer without chat tokens, or another model's, is refused by name") {
-    const auto other = Tokenizer::load(SLUICE_TEST_MODELS "/dsv41-rand-a/tokenizer.json");
+    const auto other = Tokenizer::load(std::string(test::models_folder) + "/dsv41-rand-a/tokenizer.json");
     REQUIRE(other);
     const auto ids = encode_chat(*other, {user("Hi")}, {});
     REQUIRE(!ids);

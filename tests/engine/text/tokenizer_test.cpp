@@ -12,6 +12,7 @@
 #include "engine/text/split_regex.h"
 #include "io/file.h"
 #include "tests/engine/text/tokenizer_json.h"
+#include "tests/support/paths.h"
 
 using namespace sluice;
 using test::added_token;
@@ -23,13 +24,13 @@ using Ids = std::vector<int32_t>;
 
 const Tokenizer& tiny() {
     static const Tokenizer loaded =
-        std::move(Tokenizer::load(SLUICE_TEST_MODELS "/dsv41-tiny/tokenizer.json").value());
+        std::move(Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
     return loaded;
 }
 
 const Tokenizer& rand_a() {
     static const Tokenizer loaded =
-        std::move(Tokenizer::load(SLUICE_TEST_MODELS "/dsv41-rand-a/tokenizer.json").value());
+        std::move(Tokenizer::load(std::string(test::models_folder) + "/dsv41-rand-a/tokenizer.json").value());
     return loaded;
 }
 
@@ -52,7 +53,7 @@ bool mentions(const Error& error, std::string_view what) {
 
 // The three splits of the DeepSeek family, as its tokenizer.json writes them.
 PreTokenizer deepseek_splits() {
-    const std::string path = SLUICE_TEST_MODELS "/dsv41-tiny/tokenizer.json";
+    const std::string path = std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json";
     auto json = Json::parse(read_text(path, 1 << 20).value()).value();
     return std::move(PreTokenizer::parse(json["pre_tokenizer"]).value());
 }
@@ -268,7 +269,7 @@ TEST_CASE("tokenizer: text never becomes an added token, unless asked") {
     }
 }
 
-TEST_CASE("tokenizer: added tokens by leftmost, then longest match; normalized ones last") {
+TEST_CASE("tokenizer: added tokens by leftmost, then longest match, normalized ones last") {
     TokenizerJson json;
     json.added = added_token(300, "<a>") + "," + added_token(301, "<a><b>") + "," +
                  added_token(302, "b><", true) + "," + added_token(303, "a><c", true);

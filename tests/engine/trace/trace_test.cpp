@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/support/models.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 namespace sluice {
@@ -114,7 +115,7 @@ TEST_CASE("what is no trace is refused, with file and field") {
 }
 
 TEST_CASE("every golden trace is accepted, and so are the fields that may be there") {
-    const auto files = find_traces({SLUICE_TEST_GOLDEN});
+    const auto files = find_traces({test::golden_folder});
     REQUIRE(files);
     CHECK(files->size() == 17);
     for (const auto& file : *files) {
@@ -154,7 +155,7 @@ TEST_CASE("files and folders of traces are found") {
 TEST_CASE("an own trace repeats bit by bit, and a changed bit is found") {
     auto engine = test::load_engine(test::model_options("dsv41-tiny"));
     auto session = test::open_session(*engine);
-    const auto golden = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-04.json");
+    const auto golden = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-04.json");
     REQUIRE(golden);
     std::vector<int32_t> told;
     RecordOptions options;
@@ -196,7 +197,7 @@ TEST_CASE("an own trace repeats bit by bit, and a changed bit is found") {
 TEST_CASE("differences beyond the tolerance fail, ties are reported") {
     auto engine = test::load_engine(test::model_options("dsv41-tiny"));
     auto session = test::open_session(*engine);
-    auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-04.json");
+    auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-04.json");
     REQUIRE(trace);
     const Trace original = *trace;
 
@@ -227,14 +228,14 @@ TEST_CASE("differences beyond the tolerance fail, ties are reported") {
 TEST_CASE("a trace of other settings or another model is an error of use") {
     auto engine = test::load_engine(test::model_options("dsv41-rand-a"));
     auto session = test::open_session(*engine);
-    auto trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-tiny-04.json");
+    auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-04.json");
     REQUIRE(trace);
     auto report = compare(*engine, *session, *trace);
     REQUIRE(!report);
     CHECK(report.error().code == Code::usage);
     CHECK(report.error().message.find("vocabulary of 700") != std::string::npos);
 
-    trace = read_trace(std::string(SLUICE_TEST_GOLDEN) + "/dsv41-rand-a-03-refkeys.json");
+    trace = read_trace(std::string(test::golden_folder) + "/dsv41-rand-a-03-refkeys.json");
     REQUIRE(trace);
     report = compare(*engine, *session, *trace);
     REQUIRE(!report);

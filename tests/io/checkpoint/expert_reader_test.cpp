@@ -268,7 +268,7 @@ TEST_CASE("experts: promote of a prefetch under way makes it demand") {
 }
 
 TEST_CASE(
-    "experts: a cancelled prefetch is reported, not read; one that is all in flight arrives") {
+    "experts: a cancelled prefetch is reported, not read, one that is all in flight arrives") {
     Rig rig(tiny, {1, 1 << 20, 1});
     rig.start(RigEngine::simulated, 64);
     for (const int32_t expert : {1, 2, 3, 4}) rig.request({1, expert}, Urgency::prefetch);
@@ -334,7 +334,7 @@ TEST_CASE("experts: a prefetch is read in pieces, whatever their size, to the sa
     }
 }
 
-TEST_CASE("experts: a failed read names shard, layer, expert and offset; the others arrive") {
+TEST_CASE("experts: a failed read names shard, layer, expert and offset, the others arrive") {
     Rig rig(tiny, {4, 4096, 4});
     const ByteRange bad = rig.map.range({3, 7}, w2_codes);
     rig.start(RigEngine::simulated, 8, 1,

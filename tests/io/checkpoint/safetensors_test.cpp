@@ -6,13 +6,14 @@
 
 #include "io/text.h"
 #include "tests/support/mutate.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 
 using namespace sluice;
 
 namespace {
 
-const std::string models = SLUICE_TEST_MODELS;
+const std::string models = test::models_folder;
 const std::string tiny_shard = models + "/dsv41-tiny/model-00002-of-00012.safetensors";
 
 Result<SafetensorsHeader> header_of(const std::string& bytes) {

@@ -351,7 +351,7 @@ TEST_CASE("mirror: when no copy is left the expert fails, naming shard and drive
     CHECK(lines.size() == 1);
 }
 
-TEST_CASE("mirror: a shard that differs is an error that names it; so is none at all") {
+TEST_CASE("mirror: a shard that differs is an error that names it, so is none at all") {
     const ExpertShards shards;
     TempDir model, mirror;
     shards.write(model.path(), {0, 1}, true);

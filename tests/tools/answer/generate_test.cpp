@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tools/answer/report.h"
 
 using namespace sluice;
@@ -16,7 +17,7 @@ namespace {
 const Tokenizer& tokenizer() {
     static const Tokenizer loaded = [] {
         auto result =
-            Tokenizer::load(std::string(SLUICE_TEST_MODELS) + "/dsv41-tiny/tokenizer.json");
+            Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json");
         REQUIRE(result);
         return std::move(*result);
     }();
@@ -124,7 +125,7 @@ TEST_CASE("an answer ends at the end token, streamed as it is whole") {
     CHECK(seen.answer.prompt_tokens == 3);
 }
 
-TEST_CASE("characters split over tokens come out whole; broken ones as U+FFFD") {
+TEST_CASE("characters split over tokens come out whole, broken ones as U+FFFD") {
     CHECK(answer_of(byte_ids("é日😀z"), greedy()).content == "é日😀z");
     CHECK(answer_of(byte_ids("a\xf0\x9f\x98"), greedy()).content == "a\xef\xbf\xbd");
     CHECK(answer_of(byte_ids("a\xff z"), greedy()).content == "a\xef\xbf\xbd z");
@@ -168,7 +169,7 @@ TEST_CASE("lengths: predict, the context, and a prompt that leaves no room") {
     CHECK(script.fed.empty());
 }
 
-TEST_CASE("the end token is text-free; --ignore-eos goes on past it") {
+TEST_CASE("the end token is text-free, --ignore-eos goes on past it") {
     auto options = greedy();
     options.stream.ignore_eos = true;
     options.predict = 6;

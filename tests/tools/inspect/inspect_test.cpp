@@ -258,7 +258,7 @@ TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte i
 }
 
 TEST_CASE(
-    "inspect --check: a shard that fails to read names file and offset; the others are read") {
+    "inspect --check: a shard that fails to read names file and offset, the others are read") {
     TempDir folder;
     std::vector<File> files;
     for (const char* name : {"one", "two", "three"}) {

@@ -406,7 +406,7 @@ TEST_CASE("user file comes before system file, from XDG_CONFIG_HOME, else HOME")
     CHECK(parse_options({"m"}, fake_environment)->options.temperature == 0.75);
 }
 
-TEST_CASE("help names every flag of its command; version and devices are shown") {
+TEST_CASE("help names every flag of its command, version and devices are shown") {
     Scene s;
     for (auto [word, command] : {std::pair{"", Command::answer},
                                  {"record", Command::record},
