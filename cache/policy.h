@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/error.h"
 #include "io/checkpoint/expert_reader.h"
+#include "io/error.h"
 
 namespace sluice {
 

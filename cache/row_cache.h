@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "io/error.h"
 #include "io/checkpoint/row_reader.h"
+#include "io/error.h"
 
 namespace sluice {
 

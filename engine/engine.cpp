@@ -1,8 +1,8 @@
 #include "engine/engine.h"
 
 #include "engine/engine_impl.h"
-#include "io/text.h"
 #include "io/profile.h"
+#include "io/text.h"
 
 namespace sluice {
 

@@ -1,6 +1,7 @@
 // What Engine and Session hide.
 #pragma once
 
+#include "engine/engine.h"
 #include "engine/load/load.h"
 
 namespace sluice {

@@ -1,3 +1,5 @@
+#include "engine/session.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -5,8 +7,8 @@
 #include "engine/engine_impl.h"
 #include "engine/forward/forward.h"
 #include "io/log.h"
-#include "io/text.h"
 #include "io/profile.h"
+#include "io/text.h"
 
 namespace sluice {
 

@@ -1,7 +1,6 @@
-// What happened between two readings of the counters.
-#include <algorithm>
+#include "engine/stats.h"
 
-#include "engine/engine.h"
+#include <algorithm>
 
 namespace sluice {
 

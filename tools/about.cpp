@@ -2,7 +2,7 @@
 
 #include "io/text.h"
 #include "kernels/backend.h"
-#include "tools/exit_code.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 
 // Set by the build for this file alone.

@@ -4,15 +4,15 @@
 #include <cstdio>
 
 #include "io/text.h"
+#include "tools/answer/json_writer.h"
+#include "tools/answer/model_run.h"
 #include "tools/bench/bench_drive.h"
 #include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_ladder.h"
 #include "tools/bench/bench_model.h"
 #include "tools/bench/bench_prompts.h"
 #include "tools/bench/bench_split.h"
-#include "tools/exit_code.h"
-#include "tools/answer/json_writer.h"
-#include "tools/answer/model_run.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
 

@@ -7,15 +7,15 @@
 
 #include "io/output_file.h"
 #include "io/text.h"
-#include "tools/exit_code.h"
-#include "tools/terminal/line_reader.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
 #include "tools/options/option_table.h"
+#include "tools/options/user_text.h"
+#include "tools/terminal/exit_code.h"
+#include "tools/terminal/line_reader.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/show.h"
 #include "tools/terminal/signals.h"
-#include "tools/options/user_text.h"
 
 namespace sluice {
 

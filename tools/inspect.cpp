@@ -7,19 +7,19 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "io/checkpoint/shard_names.h"
 #include "io/checksum.h"
 #include "io/mount.h"
 #include "io/output_file.h"
 #include "io/path_access.h"
-#include "io/checkpoint/shard_names.h"
 #include "io/text.h"
-#include "tools/exit_code.h"
 #include "tools/answer/json_writer.h"
 #include "tools/answer/messages.h"
+#include "tools/inspect/value_check.h"
+#include "tools/options/user_text.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
-#include "tools/options/user_text.h"
-#include "tools/inspect/value_check.h"
 
 namespace sluice {
 namespace {

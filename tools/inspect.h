@@ -8,9 +8,9 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "io/ring/ring.h"
-#include "tools/options/options.h"
 #include "tools/inspect/shard_hash.h"
 #include "tools/inspect/tensor_class.h"
+#include "tools/options/options.h"
 
 namespace sluice {
 

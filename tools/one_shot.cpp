@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
-#include "tools/exit_code.h"
 #include "tools/answer/model_run.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/show.h"
 #include "tools/terminal/signals.h"

@@ -3,7 +3,7 @@
 #include "io/ring/ring_paced.h"
 #include "io/text.h"
 #include "tools/bench/bench_drive.h"
-#include "tools/exit_code.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
 

@@ -4,11 +4,11 @@
 
 #include "engine/trace/trace.h"
 #include "io/text.h"
-#include "tools/exit_code.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
-#include "tools/terminal/signals.h"
 #include "tools/options/user_text.h"
+#include "tools/terminal/exit_code.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

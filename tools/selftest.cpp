@@ -5,7 +5,7 @@
 #include "engine/load/device_check.h"
 #include "io/text.h"
 #include "kernels/selftest/selftest.h"
-#include "tools/exit_code.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
 

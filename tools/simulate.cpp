@@ -7,9 +7,9 @@
 #include "cache/simulator.h"
 #include "io/checkpoint/model_folder.h"
 #include "io/text.h"
-#include "tools/exit_code.h"
-#include "tools/terminal/output.h"
 #include "tools/answer/report.h"
+#include "tools/terminal/exit_code.h"
+#include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {

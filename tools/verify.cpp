@@ -5,9 +5,9 @@
 
 #include "engine/trace/trace.h"
 #include "io/text.h"
-#include "tools/exit_code.h"
 #include "tools/answer/model_run.h"
 #include "tools/options/numbers.h"
+#include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
 

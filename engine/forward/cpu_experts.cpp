@@ -4,8 +4,8 @@
 #include <chrono>
 #include <system_error>
 
-#include "io/text.h"
 #include "io/profile.h"
+#include "io/text.h"
 
 namespace sluice {
 

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "cache/expert_cache.h"
-#include "engine/model/config.h"
-#include "engine/engine.h"
 #include "engine/forward/expert_split.h"
+#include "engine/model/config.h"
+#include "engine/stats.h"
 #include "io/memory.h"
 #include "kernels/backend.h"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "engine/model/rope.h"
-#include "io/text.h"
 #include "io/profile.h"
+#include "io/text.h"
 
 namespace sluice {
 

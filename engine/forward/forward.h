@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/forward/probe.h"
 #include "engine/forward/runtime.h"
 
 namespace sluice {

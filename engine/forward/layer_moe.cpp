@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "engine/forward/forward.h"
-#include "io/text.h"
 #include "io/profile.h"
+#include "io/text.h"
 
 namespace sluice {
 

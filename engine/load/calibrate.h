@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/options.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/error.h"
 #include "io/checkpoint/expert_reader.h"
+#include "io/error.h"
 #include "io/ring/ring.h"
 
 namespace sluice {

@@ -5,8 +5,8 @@
 
 #include "engine/load/calibrate.h"
 #include "engine/load/device_check.h"
-#include "engine/text/prompt.h"
 #include "engine/load/read_ring.h"
+#include "engine/load/tokenizer_check.h"
 #include "engine/model/rope.h"
 #include "io/log.h"
 #include "io/ring/ring_paced.h"
@@ -47,14 +47,6 @@ Result<void> read_config(Loaded& loaded) {
     return {};
 }
 
-// Whether the tokenizer is that of the config.
-Result<void> check_pair(const Tokenizer& tokenizer, const ModelConfig& config) {
-    if (tokenizer.size() <= config.vocab) return check_prompt_ids(tokenizer, config);
-    return fail(Code::corrupt, cat("text_config.vocab_size is ", config.vocab,
-                                   ", but tokenizer.json has token id ", tokenizer.size() - 1,
-                                   "; the two do not belong together"));
-}
-
 Result<void> read_tokenizer(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     const auto& path = rt.checkpoint.tokenizer_path();
@@ -71,7 +63,7 @@ Result<void> read_tokenizer(Loaded& loaded) {
         }
         return tl::unexpected(std::move(error));
     }
-    if (auto ok = check_pair(*tokenizer, rt.config); !ok) {
+    if (auto ok = check_tokenizer(*tokenizer, rt.config); !ok) {
         return within(printable(rt.checkpoint.config_path().string()), std::move(ok).error());
     }
     loaded.tokenizer.emplace(std::move(*tokenizer));

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/forward/runtime.h"
 #include "engine/load/memory_plan.h"
 #include "engine/model/model.h"
-#include "engine/forward/runtime.h"
 #include "engine/text/tokenizer.h"
 
 namespace sluice {

@@ -1,9 +1,10 @@
+#include "engine/load/memory_plan.h"
+
 #include <algorithm>
 #include <limits>
 
 #include "cache/row_cache.h"
 #include "engine/forward/cpu_experts.h"
-#include "engine/load/memory_plan.h"
 #include "engine/forward/state.h"
 #include "io/text.h"
 

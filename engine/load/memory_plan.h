@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cache/budget.h"
-#include "engine/model/config.h"
-#include "engine/engine.h"
-#include "engine/model/model.h"
 #include "engine/forward/workspace.h"
+#include "engine/model/config.h"
+#include "engine/model/model.h"
+#include "engine/options.h"
 #include "io/error.h"
 #include "kernels/backend.h"
 

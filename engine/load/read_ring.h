@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/engine.h"
+#include "engine/options.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/error.h"
 #include "io/ring/ring.h"

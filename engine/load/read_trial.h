@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "io/error.h"
 #include "io/checkpoint/expert_reader.h"
+#include "io/error.h"
 #include "io/ring/ring.h"
 
 namespace sluice {

@@ -15,8 +15,8 @@
 #include "engine/model/config.h"
 #include "engine/model/weights.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/error.h"
 #include "io/checkpoint/expert_reader.h"
+#include "io/error.h"
 #include "io/json.h"
 
 namespace sluice {
@@ -81,7 +81,7 @@ struct AccountClass {
 
 struct Account {
     std::vector<AccountClass> classes;  // in the description's order, unused ones last
-    std::vector<std::string> notes;    // one line an unused class
+    std::vector<std::string> notes;     // one line an unused class
 };
 
 // Holds the checkpoint against the description: every tensor needed is there, of an accepted dtype

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/row_reader.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/ring/ring.h"
-#include "io/checkpoint/row_reader.h"
 #include "kernels/backend.h"
 #include "kernels/matrix.h"
 

@@ -10,8 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kBos = "<｜begin▁of▁sentence｜>", kEos = "<｜end▁of▁sentence｜>",
-                           kSystem = "<｜System｜>", kUser = "<｜User｜>",
+constexpr std::string_view kSystem = "<｜System｜>", kUser = "<｜User｜>",
                            kAssistant = "<｜Assistant｜>", kReminder = "<｜latest_reminder｜>",
                            kOpenThink = "<think>", kCloseThink = "</think>";
 constexpr int kEffortMin = 1, kEffortMax = 100;
@@ -78,7 +77,7 @@ class ChatEncoder {
 
     Result<std::vector<int32_t>> run() {
         const bool thinking = options_.mode == PromptMode::thinking;
-        out_.control(kBos);
+        out_.control(begin_token);
         if (thinking || messages_[0].role == Role::system) out_.control(kSystem);
         if (thinking)
             out_.text(cat("Reasoning Effort: ", options_.effort,
@@ -131,7 +130,7 @@ class ChatEncoder {
                     out_.control(kCloseThink);
                 }
                 out_.text(message.content);
-                out_.control(kEos);
+                out_.control(end_token);
                 in_tool_turn_ = false;
                 break;
             case Role::latest_reminder:
@@ -170,20 +169,7 @@ Result<void> check_messages(const std::vector<Message>& messages, const PromptOp
     return {};
 }
 
-Result<void> check_id(const Tokenizer& tokenizer, std::string_view name, std::string_view field,
-                      int32_t configured) {
-    const auto id = tokenizer.id(name);
-    if (!id || *id == configured) return {};
-    return fail(Code::unsupported, cat(field, " is ", configured, ", but tokenizer.json has '",
-                                       name, "' as ", *id, "; the two do not belong together"));
-}
-
 }  // namespace
-
-Result<void> check_prompt_ids(const Tokenizer& tokenizer, const ModelConfig& config) {
-    if (auto ok = check_id(tokenizer, kBos, "bos_token_id", config.bos); !ok) return ok;
-    return check_id(tokenizer, kEos, "eos_token_id", config.eos);
-}
 
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
                                          const std::vector<Message>& messages,

@@ -19,11 +19,14 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/model/config.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"
 
 namespace sluice {
+
+// The control tokens between which a conversation stands.
+inline constexpr std::string_view begin_token = "<｜begin▁of▁sentence｜>";
+inline constexpr std::string_view end_token = "<｜end▁of▁sentence｜>";
 
 enum class Role { system, user, assistant, tool, latest_reminder };
 
@@ -48,10 +51,6 @@ struct PromptOptions {
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
                                          const std::vector<Message>& messages,
                                          const PromptOptions& options);
-// The engine stops at and pads with the config's ids: a tokenizer that has others is another
-// model's (unsupported, by the field).
-Result<void> check_prompt_ids(const Tokenizer& tokenizer, const ModelConfig& config);
-
 Result<int> parse_effort(std::string_view text);  // "low", "high", "max", "1".."100"
 Result<Role> parse_role(std::string_view text);   // "developer" is system
 

@@ -10,10 +10,10 @@
 
 #include "io/checkpoint/file_kind.h"
 #include "io/checkpoint/model_folders.h"
-#include "io/path_access.h"
 #include "io/checkpoint/shard_names.h"
-#include "io/text.h"
 #include "io/checkpoint/weight_index.h"
+#include "io/path_access.h"
+#include "io/text.h"
 
 namespace sluice {
 namespace fs = std::filesystem;

@@ -13,11 +13,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "io/error.h"
-#include "io/file.h"
 #include "io/checkpoint/mirror.h"
 #include "io/checkpoint/model_folder.h"
 #include "io/checkpoint/safetensors.h"
+#include "io/error.h"
+#include "io/file.h"
 
 namespace sluice {
 

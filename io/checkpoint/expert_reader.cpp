@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "io/memory.h"
+#include "io/profile.h"
 #include "io/ring/share_reads.h"
 #include "io/text.h"
-#include "io/profile.h"
 
 namespace sluice {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "io/checkpoint/shard_names.h"
 #include "io/log.h"
 #include "io/path_access.h"
-#include "io/checkpoint/shard_names.h"
 #include "io/text.h"
 
 namespace sluice {

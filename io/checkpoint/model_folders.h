@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "io/error.h"
 #include "io/checkpoint/model_folder.h"
+#include "io/error.h"
 
 namespace sluice {
 

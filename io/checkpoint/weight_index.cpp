@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "io/file.h"
 #include "io/checkpoint/file_kind.h"
+#include "io/file.h"
 #include "io/json_events.h"
 #include "io/text.h"
 

@@ -14,9 +14,9 @@
 
 #include "io/log.h"
 #include "io/memory.h"
+#include "io/profile.h"
 #include "io/ring/ring_paced.h"
 #include "io/text.h"
-#include "io/profile.h"
 
 namespace sluice {
 

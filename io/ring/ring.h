@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "io/ring/drive_meter.h"
 #include "io/error.h"
 #include "io/file.h"
+#include "io/ring/drive_meter.h"
 
 namespace sluice {
 

@@ -1,5 +1,5 @@
-#include "kernels/reference/reference.h"
 #include "kernels/reference/blocks.h"
+#include "kernels/reference/reference.h"
 
 namespace sluice::reference {
 

@@ -1,7 +1,7 @@
 #include <vector>
 
-#include "kernels/reference/reference.h"
 #include "kernels/reference/blocks.h"
+#include "kernels/reference/reference.h"
 
 namespace sluice::reference {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/reference/reference.h"
 #include "kernels/reference/blocks.h"
+#include "kernels/reference/reference.h"
 
 namespace sluice::reference {
 

@@ -164,7 +164,8 @@ TEST_CASE("no permission and no descriptors left") {
         const auto forbidden = File::open(path);
         if (!forbidden) out += forbidden.error().message + "\n";
         setrlimit(RLIMIT_NOFILE, &none);
-        const auto exhausted = File::open(std::string(test::models_folder) + "/dsv41-tiny/config.json");
+        const auto exhausted =
+            File::open(std::string(test::models_folder) + "/dsv41-tiny/config.json");
         if (!exhausted) out += exhausted.error().message;
         return out;
     });

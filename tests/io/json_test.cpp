@@ -211,7 +211,8 @@ TEST_CASE("a large object is read in time that grows with its size") {
 }
 
 TEST_CASE("the tokenizer of the test model parses") {
-    const auto text = read_text(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json", 100u << 20);
+    const auto text =
+        read_text(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json", 100u << 20);
     REQUIRE(text);
     CHECK(parsed(*text)["model"]["vocab"].size() > 1000);
 }

@@ -1,5 +1,6 @@
-// The tests' main(): doctest's, but a filter that matches no test case is a failure. CTest runs every
-// case by its name, and a name that it could not pass on whole would otherwise count as passed.
+// The tests' main(): doctest's, but a filter that matches no test case is a failure. CTest runs
+// every case by its name, and a name that it could not pass on whole would otherwise count as
+// passed.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -34,7 +35,8 @@ REGISTER_LISTENER("count cases", 1, CountCases);
 int main(int argc, char** argv) {
     doctest::Context context(argc, argv);
     const int result = context.run();
-    if (context.shouldExit() || cases_run > 0) return result;  // a query (--list-test-cases), or a run
+    if (context.shouldExit() || cases_run > 0)
+        return result;  // a query (--list-test-cases), or a run
     std::fputs("no test case matches the filter\n", stderr);
     return 1;
 }

@@ -1,6 +1,6 @@
 // Safetensors files, taken apart, changed and put together again: valid ones in unusual layouts and
-// damaged ones. Independent of io/checkpoint/safetensors.h on the writing side, so that a wrong reader does
-// not prove itself right.
+// damaged ones. Independent of io/checkpoint/safetensors.h on the writing side, so that a wrong
+// reader does not prove itself right.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Where the test checkpoints and the golden traces lie. Constants of one source file, so that no other
-// depends on where the project is built.
+// Where the test checkpoints and the golden traces lie. Constants of one source file, so that no
+// other depends on where the project is built.
 #pragma once
 
 namespace sluice::test {

@@ -12,15 +12,15 @@
 #include "io/json.h"
 #include "io/output_file.h"
 #include "tests/support/temp_dir.h"
-#include "tools/exit_code.h"
 #include "tools/answer/json_writer.h"
-#include "tools/terminal/key_input.h"
 #include "tools/answer/loop_guard.h"
 #include "tools/answer/messages.h"
 #include "tools/options/numbers.h"
+#include "tools/options/user_text.h"
+#include "tools/terminal/exit_code.h"
+#include "tools/terminal/key_input.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/terminal.h"
-#include "tools/options/user_text.h"
 
 using namespace sluice;
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "engine/text/prompt.h"
+#include "engine/text/stop_matcher.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"
 #include "tools/answer/loop_guard.h"
-#include "tools/answer/stop_matcher.h"
 
 namespace sluice {
 

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "io/text.h"
 #include "io/profile.h"
+#include "io/text.h"
 
 namespace sluice {
 

@@ -6,15 +6,15 @@
 #include <cmath>
 #include <cstdio>
 
+#include "io/checkpoint/model_folder.h"
 #include "io/file.h"
 #include "io/json.h"
-#include "io/checkpoint/model_folder.h"
 #include "io/path_access.h"
 #include "io/ring/ring_paced.h"
 #include "io/text.h"
 #include "tools/options/numbers.h"
-#include "tools/terminal/signals.h"
 #include "tools/options/user_text.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

@@ -10,8 +10,8 @@
 #include "engine/text/prompt.h"
 #include "engine/text/sampler.h"
 #include "io/error.h"
-#include "tools/options/options.h"
 #include "tools/answer/report.h"
+#include "tools/options/options.h"
 #include "tools/terminal/signals.h"
 #include "tools/terminal/terminal.h"
 

@@ -13,8 +13,8 @@
 #include "engine/load/read_trial.h"
 #include "io/ring/ring_paced.h"
 #include "io/text.h"
-#include "tools/terminal/signals.h"
 #include "tools/bench/timing.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

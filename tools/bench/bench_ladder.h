@@ -7,8 +7,8 @@
 
 #include "engine/engine.h"
 #include "io/error.h"
-#include "tools/bench/bench_model.h"
 #include "tools/answer/json_writer.h"
+#include "tools/bench/bench_model.h"
 
 namespace sluice {
 

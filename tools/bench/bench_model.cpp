@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "tools/bench/bench_prompts.h"
 #include "tools/answer/generate.h"
-#include "tools/terminal/signals.h"
+#include "tools/bench/bench_prompts.h"
 #include "tools/bench/timing.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench/bench_model.h"
 #include "tools/answer/json_writer.h"
+#include "tools/bench/bench_model.h"
 
 namespace sluice {
 

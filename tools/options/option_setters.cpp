@@ -5,10 +5,10 @@
 
 #include "cache/policy.h"
 #include "cache/predictor.h"
+#include "engine/text/stop_matcher.h"
 #include "io/ring/ring_paced.h"
 #include "io/ring/share_reads.h"
 #include "io/text.h"
-#include "tools/answer/stop_matcher.h"
 #include "tools/options/user_text.h"
 
 namespace sluice::option {

@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "io/error.h"
 #include "io/log.h"
-#include "tools/options/flag_origin.h"
+#include "tools/terminal/flag_origin.h"
 #include "tools/terminal/terminal.h"
 
 namespace sluice {

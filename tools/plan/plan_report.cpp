@@ -1,11 +1,11 @@
-// The report of `sluice plan`, as text for a person and as one JSON object.
+#include "tools/plan/plan_report.h"
+
 #include <algorithm>
 #include <cstdio>
 
 #include "engine/forward/state.h"
 #include "io/text.h"
 #include "tools/answer/json_writer.h"
-#include "tools/plan.h"
 
 namespace sluice {
 

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "tools/exit_code.h"
+#include "tools/terminal/exit_code.h"
 
 namespace sluice {
 

@@ -1,12 +1,12 @@
 // config.json: the release's own values, and everything that must be refused by name.
 #include "engine/model/config.h"
-#include "tests/support/paths.h"
 
 #include <doctest/doctest.h>
 
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/paths.h"
 #include "tests/support/release_config.h"
 
 namespace sluice {

@@ -23,14 +23,14 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 const Tokenizer& tiny() {
-    static const Tokenizer loaded =
-        std::move(Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
+    static const Tokenizer loaded = std::move(
+        Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
     return loaded;
 }
 
 const Tokenizer& rand_a() {
-    static const Tokenizer loaded =
-        std::move(Tokenizer::load(std::string(test::models_folder) + "/dsv41-rand-a/tokenizer.json").value());
+    static const Tokenizer loaded = std::move(
+        Tokenizer::load(std::string(test::models_folder) + "/dsv41-rand-a/tokenizer.json").value());
     return loaded;
 }
 

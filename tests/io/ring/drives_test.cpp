@@ -8,9 +8,9 @@
 #include <tuple>
 
 #include "io/ring/share_reads.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/expert_rig.h"
 #include "tests/support/sim_clock.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "io/memory.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/sim_clock.h"
 #include "tests/support/sim_ring.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 

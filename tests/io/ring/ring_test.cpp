@@ -15,8 +15,8 @@
 #include "io/memory.h"
 #include "io/text.h"
 #include "tests/support/seccomp.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/sim_ring.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 

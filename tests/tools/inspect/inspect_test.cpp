@@ -9,7 +9,7 @@
 #include "tests/support/model_copy.h"
 #include "tests/support/mutate.h"
 #include "tests/support/temp_dir.h"
-#include "tools/exit_code.h"
+#include "tools/terminal/exit_code.h"
 
 using namespace sluice;
 using namespace sluice::model_copy;

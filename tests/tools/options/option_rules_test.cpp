@@ -5,7 +5,7 @@
 
 #include "io/text.h"
 #include "tests/tools/options/option_scene.h"
-#include "tools/options/flag_origin.h"
+#include "tools/terminal/flag_origin.h"
 
 using namespace sluice;
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "io/error.h"
-#include "tools/options/flag_origin.h"
+#include "tools/terminal/flag_origin.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "tools/options/flag_origin.h"
+#include "tools/terminal/flag_origin.h"
 
 #include <cctype>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "tools/answer/stop_matcher.h"
+#include "engine/text/stop_matcher.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/exit_code.h"
+#include "tools/terminal/exit_code.h"
 
 #include <atomic>
 #include <cstdio>

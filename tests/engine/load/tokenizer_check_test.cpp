@@ -1,0 +1,45 @@
+#include "engine/load/tokenizer_check.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/paths.h"
+
+namespace sluice {
+namespace {
+
+const Tokenizer& tiny() {
+    static const Tokenizer tokenizer = std::move(
+        Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
+    return tokenizer;
+}
+
+ModelConfig config() {
+    ModelConfig made{};
+    made.vocab = 4096;
+    made.bos = 0;
+    made.eos = 1;
+    return made;
+}
+
+std::string refusal(const ModelConfig& config) {
+    const auto checked = check_tokenizer(tiny(), config);
+    REQUIRE_FALSE(checked);
+    return checked.error().message;
+}
+
+TEST_CASE("tokenizer and config: ids of another model are refused by the name of the field") {
+    CHECK(check_tokenizer(tiny(), config()));
+    ModelConfig wrong = config();
+    wrong.bos = 5;
+    CHECK(refusal(wrong).find("bos_token_id is 5") != std::string::npos);
+    wrong = config();
+    wrong.eos = 2;
+    CHECK(refusal(wrong).find("eos_token_id is 2") != std::string::npos);
+    wrong = config();
+    wrong.vocab = 4095;
+    CHECK(refusal(wrong).find("vocab_size is 4095, but tokenizer.json has token id 4095") !=
+          std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice
