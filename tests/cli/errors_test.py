@@ -269,7 +269,7 @@ for flag, kind, *arguments in (("--record-routes", b"SLROUTE1", TINY, "-p", QUES
         full = run(*arguments, *(("--quiet",) if flag != "--hashes" else ()), flag, path,
                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)))
         check_run(f"{flag} on a full drive, {before!r} there", full, 5, None,
-                  rf"^sluice: {flag} {re.escape(path)}: File too large \(EFBIG\)\n$")
+                  rf"^sluice: {flag.replace('--trace', '--profile')} {re.escape(path)}: File too large \(EFBIG\)\n$")
         left = [(name, open(os.path.join(place, name), "rb").read()) for name in os.listdir(place)]
         check("nothing half-written is left, what was there is", left == ([] if before is None else [("out", before)]), left)
 

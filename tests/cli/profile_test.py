@@ -67,7 +67,7 @@ check("after Ctrl-C the file is valid, and its leaves are the answer's time", go
 
 check_run("a run that fails", run("/nowhere", "-p", "x", "--trace", FILE), 3, b"", "nowhere")
 check("leaves a valid file too", spans(FILE)[1]["otherData"]["dropped"] == 0)
-check_run("a folder", run(TINY, "-p", "x", "--trace", FOLDER), 2, b"", "--trace .*is a folder")
+check_run("a folder", run(TINY, "-p", "x", "--trace", FOLDER), 2, b"", "--profile .*is a folder")
 held = os.path.join(FOLDER, "config.json")
 with open(held, "w") as file:
     file.write('{"model_type": "x"}')
