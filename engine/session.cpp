@@ -1,11 +1,11 @@
 #include "engine/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "engine/engine_impl.h"
 #include "engine/forward/forward.h"
+#include "io/clock.h"
 #include "io/log.h"
 #include "io/profile.h"
 #include "io/text.h"
@@ -13,12 +13,6 @@
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The runtime's own counters, since it was loaded.
 RunStats totals(const Runtime& rt) {
