@@ -1,6 +1,6 @@
 // What a sequence leaves behind between calls (deepseek-v41.md section 4): window buffers (sliding
-// window KV), compressed rows and index keys of the layers that own them, the rows of an open group,
-// and the tokens.
+// window KV), compressed rows and index keys of the layers that own them, the rows of an open
+// group, and the tokens.
 //
 // A call that fails must leave no trace: begin() saves the few slots that the call will overwrite,
 // rollback() puts them back. Rows beyond the counters are simply forgotten.
