@@ -214,7 +214,7 @@ TEST_CASE("spread over two drives, the next layer is read while this one is") {
     }
     const CacheStats& stats = rig.cache->stats();
     CHECK(stats.ahead_dropped == 0);
-    // Half of the transit slots, at the least, of each layer that was foretold, while the one before was
+    // At least half of the transit slots hold the announced layer while the one before was
     // still being read.
     CHECK(stats.ahead_started >= 4 * 12);
 }
