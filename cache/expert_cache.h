@@ -16,8 +16,8 @@
 // nothing about results.
 //
 // Chunks of one prompt may share their reads: each layer is gone through by all of them before the
-// next one begins, between begin_together() and end_together(). A layer's worth of cache slots,
-// or what there is, joins the transit slots for that time, and as many of the experts that a chunk
+// next one begins, between begin_chunk_group() and end_chunk_group(). A layer's worth of cache
+// slots, or what there is, joins the transit slots for that time, and as many of the experts that a chunk
 // read stay there until the last chunk has passed the layer; a second one, where there is one, lets
 // the next layer be read meanwhile.
 //
@@ -94,11 +94,11 @@ class ExpertCache {
     void abandon();
 
     // Whether sharing their reads lets so many chunks read less.
-    bool together_pays(uint32_t chunks) const;
+    bool chunk_group_pays(uint32_t chunks) const;
     // Requires what demand() does. The cache entries lent are those that hold nothing, then the
     // policy's victims; they come back empty.
-    Result<void> begin_together(uint32_t chunks);
-    void end_together();
+    Result<void> begin_chunk_group(uint32_t chunks);
+    void end_chunk_group();
     // Whether all experts of a layer can stay.
     bool keeps_layer() const;
 

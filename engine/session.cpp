@@ -134,7 +134,7 @@ struct Feed {
     Result<void> run() {
         size_t done = 0;
         while (done < ids.size()) {
-            auto fed = feed(done, together(ids.size() - done));
+            auto fed = feed(done, chunks_in_group(ids.size() - done));
             if (!fed) return tl::unexpected(fed.error());
             done += *fed;
         }
@@ -142,16 +142,16 @@ struct Feed {
     }
 
  private:
-    // Chunks of the `left` tokens that go through each layer together: as many as are kept, if that
+    // The size of the next chunk group of `left` tokens: as many chunks as RAM keeps, if that
     // reads less. A probe sees one chunk from beginning to end.
-    size_t together(size_t left) {
+    size_t chunks_in_group(size_t left) {
         Runtime& rt = s.rt();
         const auto chunk = static_cast<size_t>(rt.options.chunk);
         const bool apart = rt.options.index_keys == IndexKeys::reference || s.probe;
         if (!rt.chunk_store || apart || left <= chunk) return 1;
         const auto chunks = [&](size_t tokens) { return (tokens + chunk - 1) / chunk; };
         const size_t count = std::min(chunks(left), chunks(rt.chunk_store->tokens));
-        return rt.cache->together_pays(static_cast<uint32_t>(count)) ? count : 1;
+        return rt.cache->chunk_group_pays(static_cast<uint32_t>(count)) ? count : 1;
     }
 
     // `count` chunks from ids[done] on; how many tokens that were.
@@ -184,7 +184,7 @@ struct Feed {
         if (end < ids.size()) {
             passes.back().next_n = static_cast<int32_t>(pass_length(s, ids.size() - end));
         }
-        auto fed = count > 1 ? forward_together(passes) : forward(passes[0]);
+        auto fed = count > 1 ? forward_chunk_group(passes) : forward(passes[0]);
         if (!fed) return tl::unexpected(fed.error());
         for (Pass& one : passes) {
             if (auto r = finish(one, before, start); !r) return tl::unexpected(r.error());

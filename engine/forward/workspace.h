@@ -90,7 +90,7 @@ struct Workspace {
 };
 
 // What chunks of a prompt keep from layer to layer when all of them go through one before the next
-// begins; host memory, pieces as in Workspace, [tokens] instead of [n]. See together.cpp.
+// begins; host memory, pieces as in Workspace, [tokens] instead of [n]. See chunked_prompt.cpp.
 struct ChunkStore {
     int32_t tokens = 0;
     bf16* h;
