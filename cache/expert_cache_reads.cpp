@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <chrono>
 #include <limits>
 
 #include "cache/expert_cache_impl.h"
+#include "io/clock.h"
 
 namespace sluice {
 
@@ -53,7 +53,7 @@ void ExpertCache::Impl::learn_pause(int32_t layer_before, bool decode) {
     Pause& mine = pauses_[static_cast<size_t>(layer_)];
     const auto quiet = reader_.quiet_since();
     if (decode && decoding_ && layer_ == layer_before + 1 && quiet) {
-        mine.add(std::chrono::duration<double>(ring_.now() - *quiet).count());
+        mine.add(to_seconds(ring_.now() - *quiet));
     }
     decoding_ = decode;
 }
@@ -209,11 +209,11 @@ void ExpertCache::Impl::fill() {
 
 Result<void> ExpertCache::Impl::collect(bool wait) {
     std::array<Arrived, 32> done;
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     auto count = reader_.collect(done, wait);
     if (wait) {
-        const auto end = std::chrono::steady_clock::now();
-        stats_.wait_s += std::chrono::duration<double>(end - begin).count();
+        const auto end = Clock::now();
+        stats_.wait_s += to_seconds(end - begin);
     }
     if (!count) {
         broken_ = count.error();

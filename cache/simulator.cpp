@@ -56,9 +56,9 @@ Demand demand_of(const RouteFile& routes, const Chunk& chunk, int32_t layer) {
     return demand;
 }
 
-// The forward passes of a recording, layer by layer; the chunks of a group go through each layer one
-// after another. A chunk or a group that the recording cuts short ends with it; decode steps are
-// never joined.
+// The forward passes of a recording, layer by layer; the chunks of a group go through each layer
+// one after another. A chunk or a group that the recording cuts short ends with it; decode steps
+// are never joined.
 std::vector<Demand> demands_of(const RouteFile& routes) {
     std::vector<Demand> demands;
     std::vector<Chunk> chunks;

@@ -1,5 +1,5 @@
-// Chunk groups, which go through each layer before the next one: the bits of one after another, each
-// expert read once, and a turn that ends early leaves no trace.
+// Chunk groups, whose chunks all pass a layer before the next one: the same bits as separate chunks,
+// each expert read once, and a turn that ends early leaves no trace.
 #include <cstring>
 
 #include "cache/simulator.h"
