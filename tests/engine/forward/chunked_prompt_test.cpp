@@ -1,4 +1,4 @@
-// Chunk groups, whose chunks all pass a layer before the next one: the same bits as separate chunks,
+// Chunk groups, whose chunks all pass a layer before the next one: the bits of separate chunks,
 // each expert read once, and a turn that ends early leaves no trace.
 #include <cstring>
 
