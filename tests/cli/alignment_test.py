@@ -51,7 +51,7 @@ def sectors(size):
     subprocess.run(["losetup", "--detach", device], check=False)
     if not mounted:
         return None
-    atexit.register(subprocess.run, ["umount", folder], check=False)
+    atexit.register(subprocess.run, ["umount", "--lazy", folder], check=False)
     return folder
 
 
