@@ -226,7 +226,7 @@ Result<void> CheckpointOpener::find_shards() {
     bool dangling = false;
     for (const std::string& name : index_.files) {
         Shard shard;
-        for (uint32_t drive = 0; drive < folders_.size(); drive++) {
+        for (uint32_t drive = 0; drive < folders_.size(); ++drive) {
             const fs::path path = folders_[drive].path / name;
             if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
             dangling = dangling || (is_entry(path) && !is_there(path));
@@ -292,7 +292,7 @@ Result<void> CheckpointOpener::read_headers() {
 
     std::vector<std::string> bad;
     const Error* first = nullptr;
-    for (uint32_t i = 0; i < shards_.size(); i++) {
+    for (uint32_t i = 0; i < shards_.size(); ++i) {
         if (!shards_[i].error) continue;
         if (!first) first = &*shards_[i].error;
         bad.push_back(file_name(i));
@@ -309,7 +309,7 @@ Result<void> CheckpointOpener::read_headers() {
 
 Result<void> CheckpointOpener::find_copies() {
     std::vector<MirroredShard> originals;
-    for (uint32_t i = 0; i < shards_.size(); i++) {
+    for (uint32_t i = 0; i < shards_.size(); ++i) {
         originals.push_back({file_name(i), &shards_[i].file, shards_[i].header.data_begin});
     }
     out_.drives_ = static_cast<uint32_t>(folders_.size());
@@ -324,14 +324,14 @@ Result<void> CheckpointOpener::adopt_tensors() {
     size_t count = 0;
     for (const Shard& shard : shards_) count += shard.header.tensors.size();
     out_.tensors_.reserve(count);
-    for (uint32_t i = 0; i < shards_.size(); i++) {
+    for (uint32_t i = 0; i < shards_.size(); ++i) {
         for (TensorEntry& entry : shards_[i].header.tensors) {
             out_.tensors_.push_back({std::move(entry.name), entry.dtype, std::move(entry.shape), i,
                                      entry.offset, entry.bytes});
         }
     }
     out_.by_name_.reserve(count);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; ++i) {
         const Tensor& tensor = out_.tensors_[i];
         const auto [at, is_new] = out_.by_name_.try_emplace(tensor.name, i);
         if (is_new) continue;
@@ -353,7 +353,7 @@ Result<void> CheckpointOpener::check_mapped() {
         const Tensor* tensor = out_.find(entry.tensor);
         if (tensor && tensor->shard == entry.file) continue;
         if (!first) first = &entry;
-        wrong++;
+        ++wrong;
     }
     if (!first) return {};
     const std::string& file = file_name(first->file);
@@ -412,7 +412,7 @@ void CheckpointOpener::note_numbers() {
         seen[number->number] = true;
     }
     std::vector<std::string> absent;
-    for (uint32_t i = 1; i <= count; i++) {
+    for (uint32_t i = 1; i <= count; ++i) {
         if (!seen[i]) absent.push_back(cat(i));
     }
     if (absent.empty()) return;

@@ -75,11 +75,11 @@ Result<void> check_mirrors_for(std::span<const std::string> missing,
 }
 
 void warn_unread(std::span<const ModelFolder> folders, std::span<const std::string> shards) {
-    for (size_t i = 1; i < folders.size(); i++) {
+    for (size_t i = 1; i < folders.size(); ++i) {
         size_t held = 0, earlier = 0;
         for (const std::string& name : shards) {
             if (!has(folders[i], name)) continue;
-            held++;
+            ++held;
             earlier += std::any_of(folders.begin(), folders.begin() + static_cast<ptrdiff_t>(i),
                                    [&](const ModelFolder& other) { return has(other, name); });
         }

@@ -275,7 +275,7 @@ Result<uint64_t> read_length(const File& file) {
         return tl::unexpected(std::move(read).error());
     }
     uint64_t length = 0;
-    for (int i = 7; i >= 0; i--) length = length << 8 | field[i];
+    for (int i = 7; i >= 0; --i) length = length << 8 | field[i];
     if (length > file.size() - 8) {
         return fail(Code::corrupt,
                     cat("the header should be ", length, " bytes long, but the file has only ",

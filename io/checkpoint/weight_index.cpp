@@ -37,20 +37,20 @@ class IndexEvents final : public JsonEvents {
     std::string begin_object() override {
         if (in_map()) return other();
         if (depth_ == 1 && section_ == "weight_map") had_map_ = true;
-        depth_++;
+        ++depth_;
         return "";
     }
     std::string end_object() override {
-        depth_--;
+        --depth_;
         return "";
     }
     std::string begin_array() override {
         if (std::string refusal = other(); !refusal.empty()) return refusal;
-        depth_++;
+        ++depth_;
         return "";
     }
     std::string end_array() override {
-        depth_--;
+        --depth_;
         return "";
     }
     bool had_map() const { return had_map_; }
@@ -88,11 +88,11 @@ std::string IndexEvents::add(std::string_view file) {
 // File numbers in name order, whatever order the document has them in.
 void sort_files(WeightIndex& index) {
     std::vector<uint32_t> order(index.files.size()), rank(index.files.size());
-    for (uint32_t i = 0; i < order.size(); i++) order[i] = i;
+    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
               [&](uint32_t a, uint32_t b) { return index.files[a] < index.files[b]; });
     std::vector<std::string> sorted;
-    for (uint32_t i = 0; i < order.size(); i++) {
+    for (uint32_t i = 0; i < order.size(); ++i) {
         rank[order[i]] = i;
         sorted.push_back(std::move(index.files[order[i]]));
     }

@@ -69,7 +69,7 @@ TEST_CASE("checkpoint: missing shards are named, with the command that fetches t
     refuses(renamed, Code::not_found,
             {"2 of 12 weight files", shard_name(3) + ", " + shard_name(5), "are missing"});
     Copy most;
-    for (int number = 1; number <= 11; number++) most.remove(shard_name(number));
+    for (int number = 1; number <= 11; ++number) most.remove(shard_name(number));
     refuses(most, Code::not_found, {"11 of 12", "and 3 more", "hf download REPO --local-dir"});
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("checkpoint: damaged shards are named as what they are") {
     one("", "the file is empty");
     one(std::string(1 << 20, '\0'), "zeros");
     Copy all;
-    for (int number = 1; number <= 12; number++) {
+    for (int number = 1; number <= 12; ++number) {
         all.damage(shard_name(number), mutate::lfs_pointer());
     }
     refuses(all, Code::corrupt, {shard_name(1), "git-lfs pointer", "and 11 more files"});
@@ -300,7 +300,7 @@ TEST_CASE("checkpoint: require() names the shard of the neighbours") {
 }
 
 TEST_CASE("checkpoint: headers of any length") {
-    for (size_t k = 1; k <= 7; k++) {
+    for (size_t k = 1; k <= 7; ++k) {
         CAPTURE(k);
         Copy copy;
         for (const int number : {2, 11}) {

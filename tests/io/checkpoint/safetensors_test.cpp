@@ -58,7 +58,7 @@ TEST_CASE("safetensors: entries are those of the file, by offset, at absolute of
               [](const auto& a, const auto& b) { return a.begin < b.begin; });
     REQUIRE(header->tensors.size() == want.items.size());
     CHECK(header->data_begin == 8 + header_length(good));
-    for (size_t i = 0; i < want.items.size(); i++) {
+    for (size_t i = 0; i < want.items.size(); ++i) {
         const TensorEntry& entry = header->tensors[i];
         CHECK(entry.name == want.items[i].name);
         CHECK(std::string(dtype_name(entry.dtype)) == want.items[i].dtype);
@@ -70,7 +70,7 @@ TEST_CASE("safetensors: entries are those of the file, by offset, at absolute of
 
 TEST_CASE("safetensors: any header length is legal, the data begins right behind it") {
     const std::string good = read_file(tiny_shard);
-    for (size_t k = 1; k <= 8; k++) {
+    for (size_t k = 1; k <= 8; ++k) {
         CAPTURE(k);
         const std::string bytes = mutate::unpadded(good, k);
         const auto header = header_of(bytes);
@@ -213,7 +213,7 @@ TEST_CASE("safetensors: arithmetic that would wrap, twins, holes") {
     says(header(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4),
          "tensor \"a\" leaves a hole after the header");
     std::string deep = R"({"a":{"dtype":"U8","shape":[)";
-    for (int i = 0; i < 70; i++) deep += i ? ",1" : "1";
+    for (int i = 0; i < 70; ++i) deep += i ? ",1" : "1";
     says(header(deep + R"(],"data_offsets":[0,1]}})", 1), "more than 64 dimensions");
 }
 
