@@ -162,11 +162,18 @@ std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
     return files;
 }
 
-// Of the blocks, powers of two, that the smallest of `files` (largest first) holds; 0: none.
+// Of the blocks, powers of two: the first that all of `files` can be asked for.
+uint32_t smallest_block(std::span<const File* const> files) {
+    uint32_t block = block_min;
+    for (const File* file : files) block = std::max(block, file->alignment());
+    return block;
+}
+
+// The last, which the smallest of `files` (largest first) holds; 0: none.
 uint32_t largest_block(std::span<const File* const> files) {
     uint32_t block = block_max;
     while (block > files.back()->size()) block /= 2;
-    return block < block_min ? 0 : block;
+    return block < smallest_block(files) ? 0 : block;
 }
 
 // Memory for plain reads, as much of it as `room` leaves beside the engine's.
@@ -176,8 +183,9 @@ Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t eng
     if (block == 0) return fail(Code::usage, "the shards are too small to measure a drive with");
     const uint64_t wanted = std::max(engine, depth_max * block);
     const uint64_t bytes = std::min(wanted, round_down(room - std::min(room, engine), page_size));
-    if (bytes < block_min) {
-        return fail(Code::no_memory, cat("--ram: ", size_text(engine + block_min),
+    const uint32_t least = smallest_block(files);
+    if (bytes < least) {
+        return fail(Code::no_memory, cat("--ram: ", size_text(engine + least),
                                          " are the least to measure a drive with"));
     }
     auto memory = PageBuffer::create(bytes, "drive benchmark, blocks");
@@ -187,7 +195,7 @@ Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t eng
 
 Result<void> measure_raw(DriveReport& report, RawReads& raw, std::span<const File* const> files,
                          uint64_t memory, double seconds) {
-    for (uint32_t block = block_min; block <= largest_block(files); block *= 2) {
+    for (uint32_t block = smallest_block(files); block <= largest_block(files); block *= 2) {
         for (uint32_t depth = 1; depth <= depth_max && uint64_t{block} * depth <= memory;
              depth *= 2) {
             auto rate = raw.measure(block, depth, seconds);
