@@ -172,13 +172,13 @@ void ExpertReader::Impl::divide(ExpertKey key) {
     std::array<uint64_t, copies_max> shares{};
     double fastest = 0;
     bool any = false;
-    for (size_t i = 0; i < files.size(); i++) {
+    for (size_t i = 0; i < files.size(); ++i) {
         const uint32_t drive = files[i]->drive();
         states[i] = {ring.drive(drive).rate(), loads[drive].bytes, !ring.drive_failed(drive)};
         any = any || states[i].available;
         fastest = std::max(fastest, states[i].bytes_s);
     }
-    for (size_t i = 0; i < files.size(); i++) {
+    for (size_t i = 0; i < files.size(); ++i) {
         CopyState& state = states[i];
         if (state.bytes_s <= 0) state.bytes_s = fastest > 0 ? fastest : rate_unknown;
         // Never quite out of use, so that it is noticed when it recovers.
@@ -224,7 +224,7 @@ void ExpertReader::Impl::start_demand() {
                            [&](const Load& load) { return load.demand < most; });
     };
     size_t at = 0, kept = 0;
-    for (; at < demand.size() && any_room(); at++) {
+    for (; at < demand.size() && any_room(); ++at) {
         const auto files = map.copies(demand[at].key);
         const auto well = [&](const File* file) { return !ring.drive_failed(file->drive()); };
         const bool all_failed = std::none_of(files.begin(), files.end(), well);
@@ -277,15 +277,15 @@ void ExpertReader::Impl::start_what_may() {
 void ExpertReader::Impl::queue_reads(Urgency urgency) {
     for (Active& expert : active) {
         if (expert.urgency != urgency || expert.waiting == 0 || expert.cancelled) continue;
-        for (size_t i = 0; i < expert.pieces.size() && ring.free() > 0; i++) {
+        for (size_t i = 0; i < expert.pieces.size() && ring.free() > 0; ++i) {
             Piece& piece = expert.pieces[i];
             if (piece.state != PieceState::waiting) continue;
             if (!may_queue(piece, urgency)) continue;
             piece.state = PieceState::in_flight;
             loads[piece.file->drive()].in_flight += piece.read.length;
-            expert.waiting--;
-            expert.in_flight++;
-            reads_in_flight++;
+            --expert.waiting;
+            ++expert.in_flight;
+            ++reads_in_flight;
             ring.queue({piece.file, piece.read.offset, expert.request.slot + piece.read.to,
                         piece.read.length, piece.read.needed, this, uint64_t{expert.id} << 32 | i});
         }
@@ -343,8 +343,8 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
         expert->bytes += piece.read.needed;
         bytes_from[ring.delivered_by()] += piece.read.needed;
     }
-    expert->in_flight--;
-    reads_in_flight--;
+    --expert->in_flight;
+    --reads_in_flight;
     if (error && !expert->error) {
         const ExpertKey key = expert->request.key;
         expert->error =

@@ -37,7 +37,7 @@ Result<std::string> difference(const MirroredShard& shard, const File& copy) {
     if (!*same) return std::string("the headers differ");
     // Spread over the tensors, the last bytes included.
     const uint64_t body = size - shard.header_bytes, length = std::min(body, sample_bytes);
-    for (uint64_t i = 0; i < samples && length > 0; i++) {
+    for (uint64_t i = 0; i < samples && length > 0; ++i) {
         const uint64_t at = shard.header_bytes + (body - length) / (samples - 1) * i;
         const uint64_t offset = i + 1 == samples ? size - length : at;
         same = same_bytes(*shard.file, copy, offset, length);
@@ -62,7 +62,7 @@ Result<void> open_mirror(const std::string& location, std::span<const MirroredSh
     size_t found = 0;
     size_t beside = 0;  // on a drive that has the shard already
     size_t same = 0;    // links to the model's own files: no second drive, except a paced one
-    for (size_t i = 0; i < shards.size(); i++) {
+    for (size_t i = 0; i < shards.size(); ++i) {
         const auto path = folder->path / shards[i].name;
         if (auto closed = no_permission(path)) return tl::unexpected(std::move(*closed));
         if (!is_there(path)) {
@@ -80,9 +80,9 @@ Result<void> open_mirror(const std::string& location, std::span<const MirroredSh
                         cat(shown(path), " is no copy of ", shown(shards[i].file->path()), ": ",
                             *differs, "; copy it again, or leave it out of the mirror"));
         }
-        found++;
-        if (copy->identity() == shards[i].file->identity()) same++;
-        if (on_a_drive_of(shards[i], out.copies[i], *copy)) beside++;
+        ++found;
+        if (copy->identity() == shards[i].file->identity()) ++same;
+        if (on_a_drive_of(shards[i], out.copies[i], *copy)) ++beside;
         copy->set_drive(drive);
         out.copies[i].push_back(std::move(*copy));
     }
@@ -114,7 +114,7 @@ Result<Mirrors> open_mirrors(std::span<const std::string> locations,
         auto opened = open_mirror(location, shards, access, drives++, out);
         if (!opened) return tl::unexpected(std::move(opened).error());
     }
-    for (size_t i = 0; i < shards.size(); i++) {
+    for (size_t i = 0; i < shards.size(); ++i) {
         std::vector<File*> same{shards[i].file};
         for (File& copy : out.copies[i]) same.push_back(&copy);
         align_copies(same);

@@ -74,7 +74,7 @@ RowReader::Impl::Impl(ReadRing& its_ring, const RowTable& its_table, uint32_t mo
     }
     memory = std::move(*buffer);
     pieces.reserve(2ull * rows_max);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; ++i) {
         stages.push_back({memory.data() + i * stage_bytes, 0, 0, 0, 0, 0, {}});
         idle.push_back(i);
     }
@@ -87,7 +87,7 @@ Result<void> RowReader::Impl::request(std::span<const uint64_t> rows, uint8_t* c
     pieces.clear();
     next = 0;
     error.reset();
-    for (size_t i = 0; i < rows.size(); i++) {
+    for (size_t i = 0; i < rows.size(); ++i) {
         const uint64_t row = rows[i];
         assert(row < table.rows);
         pieces.push_back({table.codes_offset + row * table.codes_bytes, table.codes_bytes,
@@ -120,7 +120,7 @@ void RowReader::Impl::plan(Stage& stage) {
             break;
         }
         end = std::max(end, round_up(piece.offset + piece.length, alignment));
-        next++;
+        ++next;
     }
     stage.last = next;
     stage.needed = static_cast<uint32_t>(std::min(end, table.file->size()) - stage.offset);
@@ -133,7 +133,7 @@ void RowReader::Impl::queue_reads() {
     while (next < pieces.size() && !idle.empty() && ring.free() > 0) {
         Stage& stage = stages[idle.back()];
         idle.pop_back();
-        in_flight++;
+        ++in_flight;
         plan(stage);
     }
 }
@@ -151,14 +151,14 @@ void RowReader::Impl::copy_out(const Stage& stage, const Piece& piece) const {
 
 void RowReader::Impl::read_done(uint64_t tag, std::optional<Error> failure) {
     const Stage& stage = stages[tag];
-    in_flight--;
+    --in_flight;
     idle.push_back(static_cast<uint32_t>(tag));
     if (failure) {
         const Piece& piece = stage.first < stage.last ? pieces[stage.first] : stage.cut_piece;
         if (!error) error = within(cat("row ", row_at(piece.offset)), std::move(*failure)).value();
         next = pieces.size();  // the rest of the request is not worth reading
     } else {
-        for (size_t i = stage.first; i < stage.last; i++) copy_out(stage, pieces[i]);
+        for (size_t i = stage.first; i < stage.last; ++i) copy_out(stage, pieces[i]);
         if (stage.cut) copy_out(stage, stage.cut_piece);
     }
     queue_reads();
