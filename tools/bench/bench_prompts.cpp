@@ -1,16 +1,15 @@
 #include "tools/bench/bench_prompts.h"
 
-#include <chrono>
-#include <cstdio>
 #include <random>
 
+#include "io/format.h"
+#include "tools/bench/timing.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int32_t lengths[] = {512, 4096, 8192};
 
 Result<double> feed(Session& session, std::span<const int32_t> prompt) {
@@ -19,7 +18,7 @@ Result<double> feed(Session& session, std::span<const int32_t> prompt) {
     auto start = Clock::now();
     auto best = session.feed_best(prompt);
     if (!best) return tl::unexpected(best.error());
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
 }
 
 }  // namespace
@@ -64,12 +63,9 @@ Result<std::vector<PromptRow>> bench_prompts(const EngineOptions& options) {
 std::string prompts_text(const std::vector<PromptRow>& rows) {
     std::string out = "prompts            tok/s   again tok/s   limit tok/s  reached\n";
     for (const PromptRow& r : rows) {
-        char text[256];
-        std::snprintf(text, sizeof text,
-                      "  %6d tokens %9.1f %13.1f %13.1f  %5.1f %%  %.2f GB uploaded\n", r.tokens,
-                      rate(r.tokens, r.first_s), rate(r.tokens, r.again_s), r.limit.tok_s,
-                      100 * r.limit.share, r.uploaded / 1e9);
-        out += text;
+        out += formatted("  {:6} tokens {:9.1f} {:13.1f} {:13.1f}  {:5.1f} %  {:.2f} GB uploaded\n",
+                         r.tokens, rate(r.tokens, r.first_s), rate(r.tokens, r.again_s),
+                         r.limit.tok_s, 100 * r.limit.share, r.uploaded / 1e9);
     }
     return out;
 }

@@ -1,4 +1,4 @@
-// Measuring by the clock, for what measures.
+// Timing helpers of the benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline double median(std::vector<double> values) {  // not empty
     return values[values.size() / 2];
 }
 
-// Rounds of `once` for at least `seconds`, the first one not counted: rounds a second.
+// Calls `once` for at least `seconds`; returns calls per second, the first call not counted.
 template <class Once>
 double rounds_a_second(double seconds, Once once) {
     once();
