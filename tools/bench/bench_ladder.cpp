@@ -1,8 +1,8 @@
 #include "tools/bench/bench_ladder.h"
 
+#include "io/clock.h"
 #include "io/format.h"
 #include "tools/bench/bench_prompts.h"
-#include "tools/bench/timing.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {

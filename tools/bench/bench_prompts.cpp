@@ -2,8 +2,8 @@
 
 #include <random>
 
+#include "io/clock.h"
 #include "io/format.h"
-#include "tools/bench/timing.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {

@@ -1,23 +1,12 @@
 // Timing helpers of the benchmarks.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <vector>
+
+#include "io/clock.h"
+#include "io/median.h"
 
 namespace sluice {
-
-using Clock = std::chrono::steady_clock;
-
-inline double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-inline double median(std::vector<double> values) {  // not empty
-    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-    return values[values.size() / 2];
-}
 
 // Calls `once` for at least `seconds`; returns calls per second, the first call not counted.
 template <class Once>
