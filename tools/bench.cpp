@@ -67,7 +67,7 @@ std::string model_text(const char* what, const ModelReport& m) {
     return out;
 }
 
-// The plain reads as a grid: a row for each block size, a column for each number of reads in flight.
+// The plain reads as a grid: a row per block size, a column per number of reads in flight.
 std::string raw_text(const std::vector<DriveCell>& cells) {
     std::string out =
         ", plain io_uring, GB/s by block size (rows) and reads in flight (columns)\n         ";

@@ -1,5 +1,5 @@
-// `sluice simulate ROUTES...`: replays recorded routes through other cache policies, cache sizes and
-// predictors.
+// `sluice simulate ROUTES...`: replays recorded routes through other cache policies, cache sizes
+// and predictors.
 #pragma once
 
 #include "tools/options/options.h"

@@ -27,9 +27,9 @@ constexpr size_t shards_max = 8;
 constexpr int rounds = 5;
 constexpr int patience = 60;  // seconds that experts of a paced drive may take
 
-// Plain reads of one size at random aligned places, always `depth` of them in flight. They are spread
-// over `spread` bytes of memory, as much as the engine's slots take: one or two blocks that stay in
-// the CPU's cache would look faster than data that is used.
+// Plain reads of one size at random aligned places, always `depth` of them in flight. They are
+// spread over `spread` bytes of memory, as much as the engine's slots take: one or two blocks that
+// stay in the CPU's cache would look faster than data that is used.
 class RawReads {
  public:
     RawReads(std::vector<const File*> files, std::span<std::byte> memory, size_t spread)

@@ -1,6 +1,6 @@
-// Measures how fast the drive delivers a model's bytes: with plain io_uring reads at every block size
-// and depth, and with the engine's own expert reader. The two take turns, so that both meet the same
-// drive.
+// Measures how fast the drive delivers a model's bytes: with plain io_uring reads at every block
+// size and depth, and with the engine's own expert reader. The two take turns, so that both meet
+// the same drive.
 #pragma once
 
 #include <string>
@@ -31,9 +31,9 @@ struct DriveReport {
 struct EngineReadRates {
     double stream_bytes_s = 0, layer_bytes_s = 0;  // as in DriveReport, one measurement each
 };
-// Measures only the engine's own reads, for `seconds` each, into as many slots as `room` bytes hold;
-// fewer than a layer's experts are refused (no_memory). Error (usage) when --io paced is so slow
-// that the fewest reads that measure anything would take longer than a minute.
+// Measures only the engine's own reads, for `seconds` each, into as many slots as `room` bytes
+// hold; fewer than a layer's experts are refused (no_memory). Error (usage) when --io paced is so
+// slow that the fewest reads that measure anything would take longer than a minute.
 Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, uint64_t room,
                                              double seconds);
 
@@ -42,8 +42,8 @@ Result<EngineReadRates> measure_engine_reads(const EngineOptions& options, uint6
 Result<void> check_bench_pace(const EngineOptions& options);
 
 // Reads from the largest shards, at random places, with the tuning of `options`; computes nothing.
-// One measurement lasts `seconds`. Buffers take at most `room` bytes; deep reads of large blocks that
-// need more are left out. Ctrl-C: interrupted.
+// One measurement lasts `seconds`. Buffers take at most `room` bytes; deep reads of large blocks
+// that need more are left out. Ctrl-C: interrupted.
 Result<DriveReport> bench_drive(const EngineOptions& options, uint64_t room, double seconds);
 
 }  // namespace sluice

@@ -12,7 +12,8 @@
 namespace sluice {
 
 // One instruction set with one number of threads. Rates are medians over turns; in each turn the
-// copy and every instruction set are measured one after the other, so that all meet the same machine.
+// copy and every instruction set are measured one after the other, so that all meet the same
+// machine.
 struct KernelRate {
     CpuIsa isa = CpuIsa::scalar;
     int threads = 1;
@@ -35,12 +36,12 @@ struct KernelBench {
     std::vector<int> threads;  // empty: 1 and all usable CPUs
 };
 
-// Bytes per second that `threads` copy from one half of `memory` to the other. The caller has written
-// `memory` before.
+// Bytes per second that `threads` copy from one half of `memory` to the other. The caller has
+// written `memory` before.
 double copy_rate(std::byte* memory, size_t bytes, int threads, double seconds);
 
-// Reduces bench.memory so that the benchmark fits into `room` bytes; no_memory when they do not hold
-// two experts and as much again to copy.
+// Reduces bench.memory so that the benchmark fits into `room` bytes; no_memory when they do not
+// hold two experts and as much again to copy.
 Result<KernelBench> fit(KernelBench bench, uint64_t room);
 
 // no_memory when the experts do not fit.
