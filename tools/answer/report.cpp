@@ -219,7 +219,7 @@ std::string cache_text(const CacheStats& cache) {
         "experts   {} requested, {} hits, {} evictions\n"
         "  prompt  {} requested, {} hits, {} chunks in groups, {} read ahead, {} of them dropped\n",
         cache.asked, percent(cache.hits, cache.asked), cache.evictions, cache.sweep_asked,
-        percent(cache.sweep_hits, cache.sweep_asked), cache.chunks_together, cache.ahead_started,
+        percent(cache.sweep_hits, cache.sweep_asked), cache.chunks_grouped, cache.ahead_started,
         cache.ahead_dropped);
 }
 
@@ -294,7 +294,7 @@ void write_cache(JsonWriter& json, const CacheStats& c) {
         .member("evictions", c.evictions)
         .member("sweep_asked", c.sweep_asked)
         .member("sweep_hits", c.sweep_hits)
-        .member("chunks_together", c.chunks_together)
+        .member("chunks_together", c.chunks_grouped)
         .member("ahead_started", c.ahead_started)
         .member("ahead_dropped", c.ahead_dropped)
         .member("prefetch_started", c.prefetch_started)
