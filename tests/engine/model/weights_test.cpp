@@ -12,7 +12,7 @@
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 namespace {
@@ -144,7 +144,7 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
 // A model and a mirror of it, the one or the other on a drive of larger blocks than the machine's,
 // in a simulated ring that refuses what is not made of them.
 struct Mirrored {
-    TempDir mirror;
+    TempFolder mirror;
     std::unique_ptr<Load> load;
     std::unique_ptr<ReadRing> ring;
 

@@ -69,7 +69,7 @@ void check_drives(const Case& c, const ReadRing& ring) {
 }  // namespace
 
 TEST_CASE("copies: the largest alignment of all is that of each, and stays with a moved file") {
-    TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("a", random_bytes(10'000, 1));
     std::vector<File> files;
     for (const uint32_t least : {512u, 16384u, 8192u}) {
@@ -96,7 +96,7 @@ TEST_CASE("copies: the largest alignment of all is that of each, and stays with 
 TEST_CASE("copies: a model and its mirror on two file systems are opened with one alignment") {
     ExpertShards shards;
     shards.experts = 2;
-    const TempFolder disk, memory("/dev/shm");
+    const TempFolder disk = TempFolder::on_drive(), memory("sluice", "/dev/shm");
     for (const auto& [model, mirror] : {std::pair(&disk, &memory), std::pair(&memory, &disk)}) {
         for (const TempFolder* folder : {model, mirror}) {
             shards.write(folder->path(), {0, 1}, folder == model);
@@ -119,7 +119,7 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
     shards.experts = 4;
     shards.codes = (300u << 10) + 7;
     shards.scales = 9'001;
-    const TempFolder first, second;
+    const TempFolder first = TempFolder::on_drive(), second = TempFolder::on_drive();
     shards.write(first.path(), {0, 1}, true);
     shards.write(second.path(), {0, 1}, false);
     // Where the tensors are, and what they hold.
@@ -174,7 +174,7 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
 TEST_CASE("copies: rows of a table, from the first drive or, when that fails, from another") {
     constexpr uint64_t rows = 900, codes = 1237, scales = codes + rows * 256 + 99;
     const std::string bytes = random_bytes(scales + rows * 8, 5);  // ends with the last row
-    const TempFolder first, second;
+    const TempFolder first = TempFolder::on_drive(), second = TempFolder::on_drive();
     const auto original_path = first.write("rows", bytes), copy_path = second.write("rows", bytes);
     for (const Case& c : cases()) {
         CAPTURE(c.coarse);
@@ -206,7 +206,7 @@ TEST_CASE("copies: rows of a table, from the first drive or, when that fails, fr
 
 TEST_CASE("copies: a stage of rows holds a whole block, also of a table that is only planned") {
     CHECK(row_stage_bytes({nullptr, 0, 256, 0, 8, 10}) == 64u << 10);
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     File file = open_on(0, {0, 1u << 20, {}}, folder.write("rows", random_bytes(5000, 1)));
     CHECK(row_stage_bytes({&file, 0, 256, 4000, 8, 10}) == 1u << 20);
 }
