@@ -161,11 +161,18 @@ std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
     return files;
 }
 
+// The smallest block (a power of two) that suits the alignment of all `files`.
+uint32_t smallest_block(std::span<const File* const> files) {
+    uint32_t block = block_min;
+    for (const File* file : files) block = std::max(block, file->alignment());
+    return block;
+}
+
 // The largest block (a power of two) that the smallest of `files` (largest first) holds; 0: none.
 uint32_t largest_block(std::span<const File* const> files) {
     uint32_t block = block_max;
     while (block > files.back()->size()) block /= 2;
-    return block < block_min ? 0 : block;
+    return block < smallest_block(files) ? 0 : block;
 }
 
 // Memory for plain reads: as much as `room` leaves beside the engine's.
@@ -175,9 +182,10 @@ Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t eng
     if (block == 0) return fail(Code::usage, "the shards are too small to measure a drive with");
     const uint64_t wanted = std::max(engine, depth_max * block);
     const uint64_t bytes = std::min(wanted, round_down(room - std::min(room, engine), page_size));
-    if (bytes < block_min) {
+    const uint32_t least = smallest_block(files);
+    if (bytes < least) {
         return fail(Code::no_memory,
-                    cat("--ram: measuring a drive needs at least ", size_text(engine + block_min)));
+                    cat("--ram: measuring a drive needs at least ", size_text(engine + least)));
     }
     auto memory = PageBuffer::create(bytes, "drive benchmark, blocks");
     if (memory) std::memset(memory->data(), 1, memory->size());
@@ -186,7 +194,7 @@ Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t eng
 
 Result<void> measure_raw(DriveReport& report, RawReads& raw, std::span<const File* const> files,
                          uint64_t memory, double seconds) {
-    for (uint32_t block = block_min; block <= largest_block(files); block *= 2) {
+    for (uint32_t block = smallest_block(files); block <= largest_block(files); block *= 2) {
         for (uint32_t depth = 1; depth <= depth_max && uint64_t{block} * depth <= memory;
              depth *= 2) {
             auto rate = raw.measure(block, depth, seconds);
