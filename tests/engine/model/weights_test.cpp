@@ -12,7 +12,7 @@
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 namespace {
