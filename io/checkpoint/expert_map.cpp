@@ -1,8 +1,8 @@
-// ExpertMap: where every routed expert is, and the reads that bring it.
+#include "io/checkpoint/expert_map.h"
+
 #include <algorithm>
 #include <cassert>
 
-#include "io/checkpoint/expert_reader.h"
 #include "io/memory.h"
 #include "io/ring/share_reads.h"
 #include "io/text.h"
@@ -53,7 +53,7 @@ Result<void> ExpertMap::add(ExpertKey key, const std::array<const Tensor*, exper
     return {};
 }
 
-// In file order, so that neighbours in the file become one read whatever their role.
+// In file order, so that neighbours in the file become one read, whichever parts they are.
 void ExpertMap::plan_entry(Entry& entry) {
     std::array<uint32_t, expert_parts> order{0, 1, 2, 3, 4, 5};
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
@@ -95,7 +95,7 @@ const ReadPlan& ExpertMap::plan(ExpertKey key) const {
     return entry(key).plan;
 }
 
-double ExpertMap::drives_a_layer() const {
+double ExpertMap::drives_per_layer() const {
     std::vector<uint8_t> holds(static_cast<size_t>(std::max(layers_, 1)) * drives_, 0);
     for (size_t i = 0; i < entries_.size(); ++i) {
         if (entries_[i].shard == not_added) continue;
