@@ -266,7 +266,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
     const EngineOptions& o = rt.options;
     if (auto r = calibrate_reads(loaded, span, control); !r) return r;
     auto cache = ExpertCache::create({.cache_slots = plan.settings.cache_slots,
-                                      .ring_slots = plan.transit_slots,
+                                      .transit_slots = plan.transit_slots,
                                       .policy = o.cache_policy,
                                       .seed = o.seed},
                                      *rt.experts, *rt.ring, span);
@@ -275,7 +275,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
     if (rt.backend->host_memory()) return {};
     auto tier =
         DeviceExperts::create({.cache_slots = plan.settings.vram_slots,
-                               .ring_slots = plan.vram_transit_slots,
+                               .transit_slots = plan.vram_transit_slots,
                                .policy = o.cache_policy,
                                .seed = o.seed},
                               *rt.experts, *rt.backend, rt.config.moe_hidden, rt.config.hidden);
