@@ -44,9 +44,9 @@ struct Plan {
     std::vector<TensorSpec> specs;  // as given, but for the head where the device has no room
     uint64_t dense, embedding, state, workspace, row_buffers;
     uint64_t scratch;  // of the backend's kernels
-    // Prompt tokens of a group of chunks that take turns in each layer, so that its experts are
-    // read once for all of them; 0: chunks go one by one.
-    int32_t group_tokens = 0;
+    // Prompt tokens of a chunk group, whose chunks go through each layer before the next one, so
+    // that experts are read once for the group; 0: chunks go one by one.
+    int32_t chunk_group_tokens = 0;
     uint64_t chunk_store = 0;  // what waits between the layers, bytes
     uint32_t row_capacity;
     uint32_t transit_slots, vram_transit_slots;
