@@ -16,7 +16,7 @@
 #include "tools/inspect.h"
 #include "tools/one_shot.h"
 #include "tools/options/options.h"
-#include "tools/options/stray_names.h"
+#include "tools/options/suggestions.h"
 #include "tools/plan.h"
 #include "tools/record.h"
 #include "tools/selftest.h"
@@ -98,24 +98,13 @@ int main(int argc, char** argv) {
     remember_terminal();
     auto invocation = parse_options(std::vector<std::string>(argv + 1, argv + argc), environment);
     if (!invocation) return report_error(invocation.error());
-    switch (invocation->show) {
-        case Invocation::Show::help: {
-            auto done = Output(1).write(invocation->help);
-            return done ? exit_ok : report_error(done.error());
-        }
-        case Invocation::Show::version:
-            return show_version();
-        case Invocation::Show::devices:
-            return show_devices();
-        case Invocation::Show::nothing:
-            break;
-    }
     const Options& options = invocation->options;
+    if (options.show != Show::nothing) return run_about(options);
     set_flag_origins(std::move(invocation->origins));
     log::Level level = options.quiet     ? log::Level::error
                        : options.verbose ? log::Level::info
                                          : log::Level::warn;
     log::set_level(options.log_level.value_or(level));
-    if (const std::string stray = stray_variables(environ); !stray.empty()) log::warn(stray);
+    if (const std::string unused = unused_variables(environ); !unused.empty()) log::warn(unused);
     return run_profiled(options, inspect_terminal(options.color, stdin_open));
 }
