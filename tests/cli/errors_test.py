@@ -157,7 +157,7 @@ def nowhere(file):
 
 
 for name in ("config.json", "tokenizer.json", "generation_config.json", INDEX, SHARD):
-    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to .*not there.*fetch it: hf download REPO {re.escape(name)}",
+    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to (a missing file|.*not there).*fetch it: hf download REPO {re.escape(name)}",
              damaged("nowhere-" + name, nowhere(name)), "-p", "x")
 
 
@@ -276,8 +276,8 @@ for flag, kind, *arguments in (("--record-routes", b"SLROUTE1", TINY, "-p", QUES
 # ---- settings that would be without effect --------------------------------------------------------
 ASK = (TINY, "-p", QUESTION, "-n", "1", "--temp", "0")
 for home, make, said in (
-        ("link", lambda at: os.symlink("/nowhere/at/all", at + "/config.toml"), r"config\.toml: a link to what is not there"),
-        ("folder-link", lambda at: (os.rmdir(at), os.symlink("/nowhere/at/all", at)), "sluice: a link to what is not there"),
+        ("link", lambda at: os.symlink("/nowhere/at/all", at + "/config.toml"), r"config\.toml: a link to a missing file; repair"),
+        ("folder-link", lambda at: (os.rmdir(at), os.symlink("/nowhere/at/all", at)), "sluice: a link to a missing file; repair"),
         ("folder", lambda at: os.mkdir(at + "/config.toml"), r"config\.toml is not a file"),
         ("typo", lambda at: open(at + "/config.toml", "w").write("tepm = 1\n"), r"config\.toml line 1: tepm: .*\"temp\""),
         ("flag", lambda at: open(at + "/config.toml", "w").write("json = true\n"), r"config\.toml line 1: json: .*--json can only be given on the command line")):

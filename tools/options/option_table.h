@@ -38,7 +38,8 @@ enum Trait : Traits {
     advanced = 8,      // shown by --help-advanced
     needs_gpu = 16,    // refused on the CPU
     informative = 32,  // prints a text instead of running a command
-    hidden = 64,       // in no help
+    settable = 64,     // the chat's /set changes it
+    hidden = 128,      // in no help
 };
 
 struct OptionSpec {
