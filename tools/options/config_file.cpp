@@ -128,8 +128,8 @@ Result<bool> has_config(const std::filesystem::path& folder) {
     for (const auto& part : {folder, path}) {
         if (!is_entry(part)) return false;
         if (is_there(part)) continue;
-        return fail(Code::usage,
-                    cat(printable(part.string()), ": a link to a missing file; repair or remove it"));
+        return fail(Code::usage, cat(printable(part.string()),
+                                     ": a link to a missing file; repair or remove it"));
     }
     if (std::filesystem::is_regular_file(path, error)) return true;
     return fail(Code::usage, cat(printable(path.string()), " is not a file; remove or rename it"));
