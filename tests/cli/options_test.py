@@ -26,9 +26,9 @@ with open(os.path.join(SOURCE, "tools/OPTIONS.md"), "rb") as file:
           file.read() == run("--help-markdown").stdout)
 
 for what, arguments, said in (
-        ("a flag with a typing error", (TINY, "--temprature", "0"), "unknown option --temprature; did you mean --temperature"),
-        ("a flag of another program", (TINY, "-ngl", "99"), "unknown option -ngl: --vram SIZE"),
-        ("the former name of --profile", (TINY, "-p", "x", "--trace", "f"), "unknown option --trace: --profile FILE"),
+        ("a flag with a typing error", (TINY, "--temprature", "0"), "unknown flag --temprature; did you mean --temperature"),
+        ("a flag of another program", (TINY, "-ngl", "99"), "unknown flag -ngl: --vram SIZE"),
+        ("the former name of --profile", (TINY, "-p", "x", "--trace", "f"), "unknown flag --trace: --profile FILE"),
         ("a flag of another command", (TINY, "--only", "gemv"), "--only: sluice does not take it; sluice bench does"),
         ("a command with a typing error", ("inspct",), 'unknown command "inspct".*did you mean inspect'),
         ("an unknown command", ("nosuch",), 'unknown command "nosuch", and no such model'),

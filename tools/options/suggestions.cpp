@@ -127,7 +127,7 @@ std::string help_command(Command command) {
 }
 
 Error unknown_flag(std::string_view flag, Command command) {
-    std::string out = cat("unknown option ", printable(flag));
+    std::string out = cat("unknown flag ", printable(flag));
     const std::string see = cat(" (see ", help_command(command), ")");
     for (const KnownElsewhere& known : known_elsewhere) {
         if (known.flag == flag) return {Code::usage, cat(out, ": ", known.here, see)};

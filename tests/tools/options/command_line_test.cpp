@@ -69,19 +69,19 @@ TEST_CASE("an unknown flag: the nearest one, what replaces it, or which command 
         CHECK(contains(message, answer));
         CHECK(contains(message, "(see sluice --help)"));
     };
-    said("--temprature", "unknown option --temprature; did you mean --temperature?");
+    said("--temprature", "unknown flag --temprature; did you mean --temperature?");
     said("--ctx", "did you mean --ctx-size?");
     said("--effort", "did you mean --reasoning-effort?");
     said("-temp", "did you mean --temp?");
     said("-ngl", "--vram SIZE");
     said("--n-gpu-layers", "--vram SIZE");
-    said("--trace", "unknown option --trace: --profile FILE");
+    said("--trace", "unknown flag --trace: --profile FILE");
     said("--only", "--only: sluice does not take it; sluice bench does");
     CHECK_FALSE(contains(s.bad({"m", "--qqqqqq"}), "mean"));
     CHECK_FALSE(contains(s.bad({"m", "-q"}), "mean"));
-    CHECK(contains(s.bad({"m", "-nfoo"}), "unknown option -nfoo"));
-    CHECK(contains(s.bad({"m", "-vx"}), "unknown option -vx"));
-    CHECK(contains(s.bad({"m", "--help-mrkdown"}), "unknown option"));
+    CHECK(contains(s.bad({"m", "-nfoo"}), "unknown flag -nfoo"));
+    CHECK(contains(s.bad({"m", "-vx"}), "unknown flag -vx"));
+    CHECK(contains(s.bad({"m", "--help-mrkdown"}), "unknown flag"));
 }
 
 TEST_CASE("an unknown command is named, with the nearest one") {
