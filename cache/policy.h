@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/checkpoint/expert_reader.h"
+#include "io/checkpoint/expert_map.h"
 #include "io/error.h"
 
 namespace sluice {

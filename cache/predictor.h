@@ -35,9 +35,9 @@ std::vector<std::string> predictor_names();
 
 // Of `seconds`, how long the drives that hold the next layer's experts had nothing to read: the
 // mean of those idle times, since each drive serves some layers alone. `busy_s`: of each drive;
-// `drives_a_layer`: on how many of them a layer's experts are, in the mean. A drive that serves
+// `drives_per_layer`: on how many of them a layer's experts are, in the mean. A drive that serves
 // every second layer is idle twice as long for each of them, but no longer than a layer takes.
-double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_a_layer);
+double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_per_layer);
 
 // Decides how many guesses a layer to follow (0..4), from what they gain and cost.
 //

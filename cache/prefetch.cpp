@@ -81,10 +81,10 @@ class Line {
 
 }  // namespace
 
-double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_a_layer) {
+double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_per_layer) {
     double idle = 0;
     for (const double busy : busy_s) idle += std::max(0.0, seconds - busy);
-    return std::min(seconds, idle / std::max(1.0, drives_a_layer));
+    return std::min(seconds, idle / std::max(1.0, drives_per_layer));
 }
 
 struct PrefetchGovernor::Impl {
@@ -101,7 +101,7 @@ struct PrefetchGovernor::Impl {
     double worth(const Mean& right, uint32_t rank) const {
         const double hidden = std::clamp(idle.mean - rank * read.mean, 0.0, read.mean);
         if (hidden <= 0) return 0;
-        const double beyond = guess_margin * idle.mean + piece * read.mean;
+        const double beyond = prefetch_margin * idle.mean + piece * read.mean;
         const double lost = std::min(read.mean - hidden, beyond);
         return right.mean * hidden - (1 - right.mean) * lost;
     }

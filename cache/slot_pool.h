@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "io/checkpoint/expert_reader.h"
+#include "io/checkpoint/expert_map.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint/expert_reader.h"
+#include "io/checkpoint/expert_map.h"
 #include "io/error.h"
 #include "io/ring/ring.h"
 #include "kernels/backend.h"

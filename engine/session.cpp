@@ -106,13 +106,14 @@ void tell_touched(const std::filesystem::path& file) {
                        "sluice inspect MODEL --check reads every byte"));
 }
 
-PrefetchGovernor::Token token_times(const RunStats& token, double seconds, double drives_a_layer) {
+PrefetchGovernor::Token token_times(const RunStats& token, double seconds,
+                                    double drives_per_layer) {
     const CacheStats& cache = token.cache;
     std::vector<double> busy_s;
     for (const DriveStats& drive : token.drives) busy_s.push_back(drive.busy_s);
     return {.seconds = seconds,
             .wait_s = cache.wait_s,
-            .idle_s = idle_for_guesses(seconds, busy_s, drives_a_layer),
+            .idle_s = idle_for_guesses(seconds, busy_s, drives_per_layer),
             .read_s = token.ring.busy_s,
             .misses = cache.misses + cache.prefetch_used - cache.late_prefetches};
 }
@@ -232,7 +233,7 @@ struct Feed {
         if (!pass.sweep && rt.predictor) rt.predictor->token_passed();
         if (!pass.sweep && rt.governor) {
             rt.governor->token_passed(
-                token_times(totals(rt) - before, seconds_since(start), rt.drives_a_layer));
+                token_times(totals(rt) - before, seconds_since(start), rt.drives_per_layer));
         }
         return record_routes(pass);
     }

@@ -61,7 +61,7 @@ struct Runtime {
 
     std::unique_ptr<Predictor> predictor;
     std::unique_ptr<PrefetchGovernor> governor;
-    double drives_a_layer = 1;  // that hold experts of one
+    double drives_per_layer = 1;  // that hold experts of one
     std::unique_ptr<RouteRecorder> recorder;
 
     std::optional<Workspace> workspace;

@@ -14,7 +14,7 @@
 
 #include "engine/options.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/checkpoint/expert_reader.h"
+#include "io/checkpoint/expert_map.h"
 #include "io/error.h"
 #include "io/ring/ring.h"
 

@@ -291,8 +291,8 @@ Result<void> open_prediction(Runtime& rt) {
     if (!predictor) return tl::unexpected(predictor.error());
     rt.predictor = std::move(*predictor);
     if (!o.prefetch) {
-        rt.drives_a_layer = rt.experts->drives_a_layer();
-        const auto piece = static_cast<double>(rt.experts->tuning().guess_piece);
+        rt.drives_per_layer = rt.experts->drives_per_layer();
+        const auto piece = static_cast<double>(rt.experts->tuning().prefetch_piece);
         rt.governor = std::make_unique<PrefetchGovernor>(
             rt.config.layers, PrefetchGovernor::guesses_max,
             piece / static_cast<double>(rt.experts->slot_bytes()));

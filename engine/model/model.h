@@ -15,7 +15,7 @@
 #include "engine/model/config.h"
 #include "engine/model/weights.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/checkpoint/expert_reader.h"
+#include "io/checkpoint/expert_map.h"
 #include "io/error.h"
 #include "io/json.h"
 

@@ -149,7 +149,7 @@ class Machine {
         for (size_t drive = 0; drive < before.size(); ++drive) {
             before[drive] = drive_->busy_each_s()[drive] - before[drive];
         }
-        return idle_for_guesses(seconds, before, model_.map->drives_a_layer());
+        return idle_for_guesses(seconds, before, model_.map->drives_per_layer());
     }
     void step() {
         const double begin = clock_.now, busy = drive_->busy_s(), waited = drive_->waited_s();
@@ -311,8 +311,8 @@ TEST_CASE("the idle time that guesses can use is that of the next layer's drives
     CHECK(idle_for_guesses(1, std::vector<double>{0.8, 0.8}, 1) == doctest::Approx(0.4));
     CHECK(idle_for_guesses(1, std::vector<double>{0.1, 0.1}, 1) == 1);
     CHECK(idle_for_guesses(1, std::vector<double>{1.2}, 1) == 0);
-    CHECK(Model::large().map->drives_a_layer() == 1);
-    CHECK(Model::large_spread().map->drives_a_layer() == 1);
+    CHECK(Model::large().map->drives_per_layer() == 1);
+    CHECK(Model::large_spread().map->drives_per_layer() == 1);
     CHECK(Model::large_spread().map->drives() == 2);
 }
 
@@ -329,7 +329,7 @@ TEST_CASE("a wrong guess costs what is in flight when the demand comes, a right 
             const int tokens = 100;
             const double none = Machine(world, 0u, 3).run(tokens);
             // Of a layer: a quarter of the time that a guess has, and a piece; not the rest of it.
-            const double most = (guess_margin * attention + 0.1) / (top_k + attention);
+            const double most = (prefetch_margin * attention + 0.1) / (top_k + attention);
             CHECK(Machine(world, guesses, 3).run(tokens) / none < 1 + most);
             world.accuracy = 1;
             CHECK(Machine(world, guesses, 3).run(tokens) / none <

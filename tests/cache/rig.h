@@ -110,7 +110,7 @@ struct Model {
                                                             "/dsv41-tiny"},
                       bool bytes = true) {
         const ExpertTuning tuning = {
-            .parts = 2, .part_min = 4096, .in_flight_max = 4, .guess_piece = 32u << 10};
+            .parts = 2, .part_min = 4096, .in_flight_max = 4, .prefetch_piece = 32u << 10};
         CheckpointOptions options;
         options.locations = std::move(locations);
         options.access = access;
