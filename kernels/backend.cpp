@@ -54,7 +54,7 @@ void Backend::run(const LatentFinish& op) {
     run(op.query_quant);
     run(op.key);
     run(op.key_place);
-    if (op.store.ring) run(op.store);
+    if (op.store.buffer) run(op.store);
 }
 
 void Backend::run(const RotatedAttention& op) {

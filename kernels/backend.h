@@ -116,37 +116,14 @@ class Backend {
     virtual Counters counters() const { return {}; }
     virtual void clear_counters() {}
 
-    virtual void run(const ActQuant& op) = 0;
-    virtual void run(const RopeRequant& op) = 0;
-    virtual void run(const RmsNorm& op) = 0;
-    virtual void run(const LinearFp8& op) = 0;
-    virtual void run(const LinearBf16& op) = 0;
-    virtual void run(const GroupedOutput& op) = 0;
-    virtual void run(const HyperMix& op) = 0;
-    virtual void run(const HyperCollapse& op) = 0;
-    virtual void run(const HyperExpand& op) = 0;
-    virtual void run(const SparseAttention& op) = 0;
-    virtual void run(const WindowStore& op) = 0;
-    virtual void run(const CompressPool& op) = 0;
-    virtual void run(const IndexTopk& op) = 0;
-    virtual void run(const ScaleBf16& op) = 0;
-    virtual void run(const EngramGather& op) = 0;
-    virtual void run(const EngramGate& op) = 0;
-    virtual void run(const Route& op) = 0;
-    virtual void run(const Swiglu& op) = 0;
-    virtual void run(const RoutedExpert& op) = 0;
-    virtual void run(const RoutedExpertBatch& op);
-    virtual void run(const Combine& op) = 0;
-
-    // The default is for memory that the host can read.
-    virtual void run(const Best& op);
-
-    virtual void run(const HyperStep& op);
-    virtual void run(const LinearFp8Pair& op);
-    virtual void run(const LatentFinish& op);
-    virtual void run(const RotatedAttention& op);
-    virtual void run(const GroupedOutputQuant& op);
-    virtual void run(const GateUp& op);
+    // One run() for every operation of kernels/ops.h. The composed ones are computed from others
+    // unless a backend has something better; that of Best needs memory that the host can read.
+#define SLUICE_DECLARE(Op) virtual void run(const Op& op) = 0;
+    SLUICE_PLAIN_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+#define SLUICE_DECLARE(Op) virtual void run(const Op& op);
+    SLUICE_COMPOSED_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
 
  private:
     struct {

@@ -133,14 +133,14 @@ struct HyperExpand {
 
 // Keys of query i (position p = position + i), which are also its values: window positions max(0, p
 // - window + 1) .. p, ascending, then rows topk[i][..] of `compressed` (-1 ends nothing: it is
-// passed over). The vector of position j is chunk[j - position] if j >= position, else ring[j mod
+// passed over). The vector of position j is chunk[j - position] if j >= position, else buffer[j mod
 // window]. score = fp32 dot of 16 * scale; M = max(scores, -1e30); P = exp(score - M); den = sum P
 // (ascending) + exp(sink - M); out[d] = bf16(sum over keys ascending of bf16(P) * k[d], in fp32, /
 // den). No key: 0.
 struct SparseAttention {
     bf16* out;               // [n][heads][dim]
     const bf16* q;           // [n][heads][dim]
-    const bf16* ring;        // [window][dim]
+    const bf16* buffer;      // [window][dim]
     const bf16* chunk;       // [n][dim]
     const bf16* compressed;  // [rows][dim] or null
     const int32_t* topk;     // [n][k]
@@ -149,9 +149,9 @@ struct SparseAttention {
     float scale;
 };
 
-// ring[(position + i) mod window] = chunk[i] for the last min(n, window) rows.
+// buffer[(position + i) mod window] = chunk[i] for the last min(n, window) rows.
 struct WindowStore {
-    bf16* ring;
+    bf16* buffer;
     const bf16* chunk;  // [n][dim]
     int32_t n, dim, window, position;
 };
@@ -312,7 +312,7 @@ struct LinearFp8Pair {
     LinearFp8 a, b;
 };
 
-// The normed query latent with its quantised form, and the finished key of the window; `store.ring`
+// The normed query latent with its quantised form, and the finished key of the window; `store.buffer`
 // null: kept for later.
 struct LatentFinish {
     RmsNorm query;
@@ -347,5 +347,49 @@ struct GateUp {
     LinearFp8 gate, up;
     Swiglu swiglu;
 };
+
+// ---- the table ----------------------------------------------------------------------------------
+//
+// Every operation once. From these lists come the virtual functions of Backend, all of
+// ForwardingBackend, and what the reference, CPU and CUDA rooms declare and call.
+
+// Operations that every backend computes itself.
+#define SLUICE_PLAIN_OPS(X) \
+    X(ActQuant)             \
+    X(RopeRequant)          \
+    X(RmsNorm)              \
+    X(LinearFp8)            \
+    X(LinearBf16)           \
+    X(GroupedOutput)        \
+    X(HyperMix)             \
+    X(HyperCollapse)        \
+    X(HyperExpand)          \
+    X(SparseAttention)      \
+    X(WindowStore)          \
+    X(CompressPool)         \
+    X(IndexTopk)            \
+    X(ScaleBf16)            \
+    X(EngramGather)         \
+    X(EngramGate)           \
+    X(Route)                \
+    X(Swiglu)               \
+    X(RoutedExpert)         \
+    X(Combine)
+
+// Operations that backend.cpp computes, most of them from plain ones, unless a backend has something
+// better.
+#define SLUICE_COMPOSED_OPS(X) \
+    X(RoutedExpertBatch)       \
+    X(Best)                    \
+    X(HyperStep)               \
+    X(LinearFp8Pair)           \
+    X(LatentFinish)            \
+    X(RotatedAttention)        \
+    X(GroupedOutputQuant)      \
+    X(GateUp)
+
+#define SLUICE_OPS(X)   \
+    SLUICE_PLAIN_OPS(X) \
+    SLUICE_COMPOSED_OPS(X)
 
 }  // namespace sluice

@@ -37,7 +37,7 @@ static int64_t list_keys(const SparseAttention& op, int64_t i, const bf16** key)
     int64_t count = 0, p = op.position + i, dim = op.dim;
     for (int64_t j = p >= op.window ? p - op.window + 1 : 0; j <= p; ++j)
         key[count++] =
-            j >= op.position ? op.chunk + (j - op.position) * dim : op.ring + j % op.window * dim;
+            j >= op.position ? op.chunk + (j - op.position) * dim : op.buffer + j % op.window * dim;
     for (int64_t j = 0; op.compressed && j < op.k; ++j) {
         int64_t row = op.topk[i * op.k + j];
         if (row >= 0) key[count++] = op.compressed + row * dim;
@@ -129,19 +129,18 @@ static void attend(const SparseAttention& op, const AttentionScratch& s, int64_t
     }
 }
 
-static void run(const SparseAttention& op, Workspace& workspace) {
+static void run(const SparseAttention& op, Team& team) {
     int64_t keys_max = ((int64_t)op.window + (op.compressed ? op.k : 0) + 3) / 4 * 4;
     size_t bytes = AttentionScratch::bytes(padded_width(op.dim), keys_max);
     bytes = (bytes + 63) / 64 * 64;
-    char* memory = (char*)reserve(workspace, bytes * workspace.threads);
+    char* memory = (char*)reserve(team, bytes * team.threads);
     if (!memory) return;
     // fewer heads a task when there are fewer tasks than threads
     int32_t heads = attention_heads;
-    while (heads > 4 && (int64_t)op.n * ((op.heads + heads - 1) / heads) < workspace.threads)
-        heads /= 2;
+    while (heads > 4 && (int64_t)op.n * ((op.heads + heads - 1) / heads) < team.threads) heads /= 2;
     int64_t groups = (op.heads + heads - 1) / heads, items = op.n * groups;
     bool small = op.n * op.heads * keys_max * op.dim <= small_work;
-#pragma omp parallel for schedule(dynamic) num_threads(workspace.threads) if (!small)
+#pragma omp parallel for schedule(dynamic) num_threads(team.threads) if (!small)
     for (int64_t item = 0; item < items; ++item) {
         auto scratch = AttentionScratch::place(memory + bytes * omp_get_thread_num(),
                                                padded_width(op.dim), keys_max);
@@ -151,10 +150,10 @@ static void run(const SparseAttention& op, Workspace& workspace) {
     }
 }
 
-static void run(const WindowStore& op, Workspace&) {
+static void run(const WindowStore& op, Team&) {
     int64_t dim = op.dim;
     for (int64_t i = op.n > op.window ? op.n - op.window : 0; i < op.n; ++i)
-        memcpy(op.ring + (op.position + i) % op.window * dim, op.chunk + i * dim,
+        memcpy(op.buffer + (op.position + i) % op.window * dim, op.chunk + i * dim,
                dim * sizeof(bf16));
 }
 

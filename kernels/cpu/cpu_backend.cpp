@@ -17,7 +17,7 @@ namespace {
 
 constexpr int max_threads = 1024;
 
-struct OwnedWorkspace : Workspace {
+struct OwnedTeam : Team {
     PageBuffer memory;
     Result<void> state;
 };
@@ -32,11 +32,11 @@ const Table& table_of(CpuIsa isa) {
 class CpuBackend final : public Backend {
  public:
     CpuBackend(CpuIsa isa, int threads) : isa_(isa), table_(table_of(isa)) {
-        workspace_.threads = threads;
+        team_.threads = threads;
     }
 
     std::string name() const override {
-        int threads = workspace_.threads;
+        int threads = team_.threads;
         return std::string("cpu (") + isa_name(isa_) + ", " + std::to_string(threads) +
                (threads == 1 ? " thread)" : " threads)");
     }
@@ -61,42 +61,27 @@ class CpuBackend final : public Backend {
     void fill_zero(void* device, size_t bytes) override {
         if (bytes > 0) std::memset(device, 0, bytes);
     }
-    Result<void> synchronize() override { return workspace_.state; }
+    Result<void> synchronize() override { return team_.state; }
 
     using Backend::run;  // the chains, as the sum of their parts
-    void run(const ActQuant& op) override { table_.act_quant(op, workspace_); }
-    void run(const RopeRequant& op) override { table_.rope_requant(op, workspace_); }
-    void run(const RmsNorm& op) override { table_.rms_norm(op, workspace_); }
-    void run(const LinearFp8& op) override { table_.linear_fp8(op, workspace_); }
-    void run(const LinearBf16& op) override { table_.linear_bf16(op, workspace_); }
-    void run(const GroupedOutput& op) override { table_.grouped_output(op, workspace_); }
-    void run(const HyperMix& op) override { table_.hyper_mix(op, workspace_); }
-    void run(const HyperCollapse& op) override { table_.hyper_collapse(op, workspace_); }
-    void run(const HyperExpand& op) override { table_.hyper_expand(op, workspace_); }
-    void run(const SparseAttention& op) override { table_.sparse_attention(op, workspace_); }
-    void run(const WindowStore& op) override { table_.window_store(op, workspace_); }
-    void run(const CompressPool& op) override { table_.compress_pool(op, workspace_); }
-    void run(const IndexTopk& op) override { table_.index_topk(op, workspace_); }
-    void run(const ScaleBf16& op) override { table_.scale_bf16(op, workspace_); }
-    void run(const EngramGather& op) override { table_.engram_gather(op, workspace_); }
-    void run(const EngramGate& op) override { table_.engram_gate(op, workspace_); }
-    void run(const Route& op) override { table_.route(op, workspace_); }
-    void run(const Swiglu& op) override { table_.swiglu(op, workspace_); }
-    void run(const RoutedExpert& op) override { run(RoutedExpertBatch{&op, 1}); }
-    void run(const RoutedExpertBatch& op) override { table_.routed_experts(op, workspace_); }
-    void run(const Combine& op) override { table_.combine(op, workspace_); }
+#define SLUICE_CALL(Op)               \
+    void run(const Op& op) override { \
+        table_.run_##Op(op, team_);   \
+    }
+    SLUICE_CPU_OPS(SLUICE_CALL)
+#undef SLUICE_CALL
 
  private:
     CpuIsa isa_;
     const Table& table_;
-    OwnedWorkspace workspace_;
+    OwnedTeam team_;
     std::vector<PageBuffer> allocations_;
 };
 
 }  // namespace
 
-void* reserve(Workspace& workspace, size_t bytes) {
-    auto& owned = static_cast<OwnedWorkspace&>(workspace);
+void* reserve(Team& team, size_t bytes) {
+    auto& owned = static_cast<OwnedTeam&>(team);
     if (owned.memory.data() && owned.memory.size() >= bytes) return owned.memory.data();
     owned.memory = PageBuffer();  // before the larger one, so that both need not fit
     auto grown = PageBuffer::create(std::max<size_t>(round_up(bytes, 1 << 20), 1 << 20),
@@ -120,7 +105,7 @@ Result<void> can_start(int threads) {
     std::vector<std::thread> started;
     Result<void> result;
     try {
-        for (int i = 1; i < threads; i++) started.emplace_back([&] { enough.wait(false); });
+        for (int i = 1; i < threads; ++i) started.emplace_back([&] { enough.wait(false); });
     } catch (const std::system_error& error) {
         result = fail(
             Code::device,

@@ -18,9 +18,9 @@ SLUICE_LANE f32x16 from_e4m3(i32x16 code) {
     return from_bits(value | ((code & splat_int(0x80)) << 24));
 }
 
-static void run(const EngramGather& op, Workspace& workspace) {
+static void run(const EngramGather& op, Team& team) {
     int64_t row_blocks = op.dim / 32, blocks = (int64_t)op.n * op.columns * row_blocks;
-#pragma omp parallel for num_threads(workspace.threads) if (blocks * 32 > small_work)
+#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b) {
         int64_t from = op.index[b / row_blocks] * row_blocks + b % row_blocks;
         const uint8_t* codes = op.codes + from * 32;
@@ -44,10 +44,10 @@ static float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* k
     return tree_sum(sum);
 }
 
-static void run(const EngramGate& op, Workspace& workspace) {
+static void run(const EngramGate& op, Team& team) {
     int64_t dim = op.dim, items = (int64_t)op.n * op.hc;
     float inverse_root = (float)(1.0 / __builtin_sqrt((double)dim));
-#pragma omp parallel for num_threads(workspace.threads) if (items * dim > small_work)
+#pragma omp parallel for num_threads(team.threads) if (items * dim > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int64_t i = item / op.hc, j = item % op.hc;
         bf16* h = op.h + item * dim;

@@ -60,9 +60,9 @@ SLUICE_LANE void cut_block(const DigitRows& rows, int64_t b, const uint8_t* code
     constexpr int32_t stride = blocks_per_vector * 16;
     constexpr int32_t last_factor = blocks_per_vector == 2 ? 16 : 1;
     int8_t* block = rows.digits + b / blocks_per_vector * (6 * stride) + b % blocks_per_vector * 16;
-    for (int32_t odd = 0; odd < 2; odd++) {
+    for (int32_t odd = 0; odd < 2; ++odd) {
         int8_t* to = block + odd * stride;
-        for (int32_t i = 0; i < 16; i++) {
+        for (int32_t i = 0; i < 16; ++i) {
             int32_t value = e4m3_to_int(codes[2 * i + odd]);
             int32_t rest = (value + 128) >> 8;
             int32_t last = (rest + 128) >> 8;
@@ -74,7 +74,7 @@ SLUICE_LANE void cut_block(const DigitRows& rows, int64_t b, const uint8_t* code
     }
 #else
     int16_t* low = (int16_t*)rows.digits + b * 64;
-    for (int32_t i = 0; i < 32; i++) {
+    for (int32_t i = 0; i < 32; ++i) {
         int32_t value = e4m3_to_int(codes[i]);
         int32_t high = (value + 512) >> 10;
         low[i] = (int16_t)(value - high * 1024);

@@ -91,15 +91,15 @@ static void mix_token(const HyperMix& op, int32_t i, const float* dots) {
     }
 }
 
-static void run(const HyperMix& op, Workspace& workspace) {
+static void run(const HyperMix& op, Team& team) {
     constexpr int32_t group = 4;  // tokens that share one pass over fn
     int32_t mixes = (2 + op.hc) * op.hc;
-    float* m = (float*)reserve(workspace, sizeof(float) * op.n * mixes);
+    float* m = (float*)reserve(team, sizeof(float) * op.n * mixes);
     if (!m) return;
-    int32_t rows = op.n < group * workspace.threads ? 2 : mixes;
+    int32_t rows = op.n < group * team.threads ? 2 : mixes;
     int64_t bands = (mixes + rows - 1) / rows;
     int64_t items = bands * ((op.n + group - 1) / group);
-#pragma omp parallel num_threads(workspace.threads)
+#pragma omp parallel num_threads(team.threads)
     {
 #pragma omp for
         for (int64_t item = 0; item < items; ++item) {
@@ -124,9 +124,9 @@ static void run(const HyperMix& op, Workspace& workspace) {
     }
 }
 
-static void run(const HyperCollapse& op, Workspace& workspace) {
+static void run(const HyperCollapse& op, Team& team) {
     int64_t work = (int64_t)op.n * op.hc * op.dim;
-#pragma omp parallel for num_threads(workspace.threads) if (work > small_work && op.n > 1)
+#pragma omp parallel for num_threads(team.threads) if (work > small_work && op.n > 1)
     for (int32_t i = 0; i < op.n; ++i) {
         const float* pre = op.pre + (size_t)i * op.hc;
         const bf16* h = op.h + (size_t)i * op.hc * op.dim;
@@ -171,11 +171,11 @@ SLUICE_LANE void expand_lanes(const HyperExpand& op, int32_t i, int32_t d) {
     }
 }
 
-static void run(const HyperExpand& op, Workspace& workspace) {
+static void run(const HyperExpand& op, Team& team) {
     int32_t chunks = (op.dim + 15) / 16;
     int64_t items = (int64_t)op.n * chunks;
     bool four = op.hc == 4;
-#pragma omp parallel for num_threads(workspace.threads) if (items * 16 * op.hc > small_work)
+#pragma omp parallel for num_threads(team.threads) if (items * 16 * op.hc > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int32_t i = (int32_t)(item / chunks), d = (int32_t)(item % chunks) * 16;
         four ? expand_lanes<4>(op, i, d) : expand_lanes<max_hyper>(op, i, d);

@@ -167,14 +167,14 @@ static void select_rows(const IndexTopk& op, int64_t i, uint16_t* rank) {
     if (op.mode == Candidates::publish) publish_candidates(op, i, visible, rank);
 }
 
-static void run(const IndexTopk& op, Workspace& workspace) {
+static void run(const IndexTopk& op, Team& team) {
     int64_t width = padded_width(op.dim), slice = index_queries(op.n, op.rows);
     size_t bytes = (IndexScratch::bytes(op.heads, width) + 63) / 64 * 64;
-    char* memory = (char*)reserve(workspace, bytes * workspace.threads);
+    char* memory = (char*)reserve(team, bytes * team.threads);
     if (!memory) return;
     uint16_t* rank = (uint16_t*)op.scratch;
     int64_t work = visible_rows(op, op.n - 1) * op.n * op.heads * op.dim;
-#pragma omp parallel num_threads(workspace.threads) if (work > small_work)
+#pragma omp parallel num_threads(team.threads) if (work > small_work)
     for (int64_t first = 0; first < op.n; first += slice) {
         auto scratch = IndexScratch::place(memory + bytes * omp_get_thread_num(), op.heads, width);
         int64_t queries = op.n - first < slice ? op.n - first : slice, end = 0;

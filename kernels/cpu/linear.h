@@ -15,9 +15,9 @@ struct ChunkInputs {
     float* x;
     uint8_t* safe;
 };
-static ChunkInputs reserve_inputs(Workspace& workspace, size_t vectors, int32_t cols) {
+static ChunkInputs reserve_inputs(Team& team, size_t vectors, int32_t cols) {
     size_t floats = vectors * cols;
-    char* memory = (char*)reserve(workspace, floats * sizeof(float) + vectors);
+    char* memory = (char*)reserve(team, floats * sizeof(float) + vectors);
     return {(float*)memory, memory ? (uint8_t*)(memory + floats * sizeof(float)) : nullptr};
 }
 
@@ -36,13 +36,13 @@ static void dequantise(const uint8_t* codes, const uint8_t* scales, int32_t cols
     }
 }
 
-static void run(const LinearFp8& op, Workspace& workspace) {
+static void run(const LinearFp8& op, Team& team) {
     int32_t cols = op.w.cols, rows = op.w.rows;
     int32_t chunk = op.n < chunk_tokens ? op.n : chunk_tokens;
-    ChunkInputs to = reserve_inputs(workspace, chunk, cols);
+    ChunkInputs to = reserve_inputs(team, chunk, cols);
     if (!to.x) return;
     int32_t groups = (rows + panel_rows - 1) / panel_rows;
-#pragma omp parallel num_threads(workspace.threads)
+#pragma omp parallel num_threads(team.threads)
     for (int32_t first = 0; first < op.n; first += chunk) {
         int32_t n = op.n - first < chunk ? op.n - first : chunk;
 #pragma omp for
@@ -62,13 +62,13 @@ static void run(const LinearFp8& op, Workspace& workspace) {
     }
 }
 
-static void run(const GroupedOutput& op, Workspace& workspace) {
+static void run(const GroupedOutput& op, Team& team) {
     int32_t cols = op.w.cols, rows = op.w.rows, rank = rows / op.groups;
     int32_t chunk = op.n < chunk_tokens ? op.n : chunk_tokens;
-    ChunkInputs to = reserve_inputs(workspace, (size_t)chunk * op.groups, cols);
+    ChunkInputs to = reserve_inputs(team, (size_t)chunk * op.groups, cols);
     if (!to.x) return;
     int32_t items = (rows + panel_rows - 1) / panel_rows;
-#pragma omp parallel num_threads(workspace.threads)
+#pragma omp parallel num_threads(team.threads)
     for (int32_t first = 0; first < op.n; first += chunk) {
         int32_t n = op.n - first < chunk ? op.n - first : chunk;
 #pragma omp for
@@ -173,11 +173,11 @@ static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t 
     }
 }
 
-static void run(const LinearBf16& op, Workspace& workspace) {
+static void run(const LinearBf16& op, Team& team) {
     int32_t groups = (op.w.rows + tile_rows - 1) / tile_rows;
     int32_t chunks = (op.n + chunk_tokens - 1) / chunk_tokens;
-#pragma omp parallel for num_threads(workspace.threads) if ((int64_t)op.n * groups * op.w.cols > \
-                                                            small_work)
+#pragma omp parallel for num_threads(team.threads) if ((int64_t)op.n * groups * op.w.cols > \
+                                                       small_work)
     for (int64_t item = 0; item < (int64_t)chunks * groups; ++item) {
         int32_t first = (int32_t)(item / groups) * chunk_tokens;
         int32_t row = (int32_t)(item % groups) * tile_rows;

@@ -25,9 +25,9 @@ SLUICE_LANE void swiglu_block(const bf16* gate, const bf16* up, float limit, con
     act_quant_block(a, codes, scale);
 }
 
-static void run(const Swiglu& op, Workspace& workspace) {
+static void run(const Swiglu& op, Team& team) {
     int64_t row_blocks = op.cols / 32, blocks = op.n * row_blocks;
-#pragma omp parallel for num_threads(workspace.threads) if (blocks * 32 > small_work)
+#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b)
         swiglu_block(op.gate + b * 32, op.up + b * 32, op.limit,
                      op.weights ? op.weights + b / row_blocks : nullptr, op.out.codes + b * 32,
@@ -243,19 +243,18 @@ static void down(const Round& round) {
     }
 }
 
-static void run_round(Round& round, Workspace& workspace) {
+static void run_round(Round& round, Team& team) {
     int32_t dim = (int32_t)round.dim, inner = (int32_t)round.inner_dim;
     size_t values = (size_t)round.rows * inner;
-    int8_t* at = (int8_t*)reserve(workspace, digit_rows_bytes(round.x_rows, dim) +
-                                                 digit_rows_bytes(round.rows, inner) +
-                                                 2 * values * sizeof(bf16));
+    int8_t* at =
+        (int8_t*)reserve(team, digit_rows_bytes(round.x_rows, dim) +
+                                   digit_rows_bytes(round.rows, inner) + 2 * values * sizeof(bf16));
     if (!at) return;
     round.x = place_digit_rows(at, round.x_rows, dim);
     round.inner = place_digit_rows(at, round.rows, inner);
     round.gate = (bf16*)at;
     round.up = round.gate + values;
-#pragma omp parallel num_threads(workspace.threads) if (round.count * round.dim * inner > \
-                                                        small_work)
+#pragma omp parallel num_threads(team.threads) if (round.count * round.dim * inner > small_work)
     {
         configure_tiles();
         cut_x(round);
@@ -266,23 +265,27 @@ static void run_round(Round& round, Workspace& workspace) {
     }
 }
 
-static void run(const RoutedExpertBatch& op, Workspace& workspace) {
+static void run(const RoutedExpertBatch& op, Team& team) {
     Round round = {};
     for (int32_t i = 0; i < op.count; ++i)
         for (int32_t first = 0; first < op.items[i].count;) {
             int32_t rows = add_pass(round, op.items[i], first);
             first += rows;
             if (rows > 0) continue;
-            run_round(round, workspace);
+            run_round(round, team);
             round.count = round.rows = round.x_rows = 0;
         }
-    if (round.count > 0) run_round(round, workspace);
+    if (round.count > 0) run_round(round, team);
+}
+
+static void run(const RoutedExpert& op, Team& team) {
+    run(RoutedExpertBatch{&op, 1}, team);
 }
 
 // ---- Combine
-static void run(const Combine& op, Workspace& workspace) {
+static void run(const Combine& op, Team& team) {
     int64_t chunks = (op.dim + 15) / 16, items = op.n * chunks;
-#pragma omp parallel for num_threads(workspace.threads) if (items * 16 * op.k > small_work)
+#pragma omp parallel for num_threads(team.threads) if (items * 16 * op.k > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int64_t i = item / chunks, d = item % chunks * 16;
         int left = (int)(op.dim - d);

@@ -25,9 +25,9 @@ static float inverse_rms(const bf16* x, int32_t count, float eps) {
     return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) / (float)count + eps);
 }
 
-static void run(const RmsNorm& op, Workspace& workspace) {
+static void run(const RmsNorm& op, Team& team) {
     int64_t work = (int64_t)op.n * op.cols;
-#pragma omp parallel for num_threads(workspace.threads) if (work > small_work && op.n > 1)
+#pragma omp parallel for num_threads(team.threads) if (work > small_work && op.n > 1)
     for (int32_t i = 0; i < op.n; ++i) {
         const bf16* x = op.x + (size_t)i * op.cols;
         bf16* y = op.y + (size_t)i * op.cols;

@@ -94,9 +94,9 @@ SLUICE_LANE void act_quant_block(Block x, uint8_t* codes, uint8_t* scale) {
     store_bytes(codes + 16, to_e4m3(clamp(x.high * inverse, 448.0f)));
 }
 
-static void run(const ActQuant& op, Workspace& workspace) {
+static void run(const ActQuant& op, Team& team) {
     int64_t blocks = (int64_t)op.n * (op.cols / 32);
-#pragma omp parallel for num_threads(workspace.threads) if (blocks * 32 > small_work)
+#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b) {
         const bf16* x = op.x + b * 32;
         act_quant_block(Block{load(x), load(x + 16)}, op.out.codes + b * 32, op.out.scales + b);
@@ -142,9 +142,9 @@ SLUICE_LANE void rotate(bf16* x, const float* cos, const float* sin, int32_t hal
     }
 }
 
-static void run(const RopeRequant& op, Workspace& workspace) {
+static void run(const RopeRequant& op, Team& team) {
     int64_t vectors = (int64_t)op.n * op.heads;
-#pragma omp parallel for num_threads(workspace.threads) if (vectors * op.dim > small_work)
+#pragma omp parallel for num_threads(team.threads) if (vectors * op.dim > small_work)
     for (int64_t v = 0; v < vectors; ++v) {
         bf16* x = op.x + v * op.dim;
         if (op.rope.cos) {
@@ -169,7 +169,7 @@ static void run(const RopeRequant& op, Workspace& workspace) {
     }
 }
 
-static void run(const ScaleBf16& op, Workspace&) {
+static void run(const ScaleBf16& op, Team&) {
     for (int32_t i = 0; i < op.count; ++i) op.x[i] = to_bf16(to_float(op.x[i]) * op.scale);
 }
 

@@ -60,12 +60,12 @@ static void choose_experts(const Route& op, int64_t i, float* score, float* bias
     }
 }
 
-static void run(const Route& op, Workspace& workspace) {
+static void run(const Route& op, Team& team) {
     constexpr int64_t rows = 4, tokens = register_lanes == 16 ? 4 : 1;
     int64_t experts = op.gate.rows, dim = op.gate.cols, groups = (experts + rows - 1) / rows;
-    float* z = (float*)reserve(workspace, 2 * op.n * experts * sizeof(float));
+    float* z = (float*)reserve(team, 2 * op.n * experts * sizeof(float));
     if (!z) return;
-#pragma omp parallel num_threads(workspace.threads) if (op.n * experts * dim > small_work)
+#pragma omp parallel num_threads(team.threads) if (op.n * experts * dim > small_work)
     {
 #pragma omp for
         for (int64_t group = 0; group < groups; ++group)

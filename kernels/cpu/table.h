@@ -5,7 +5,7 @@
 // everything lives in namespace sluice::cpu::SLUICE_ISA and is static; no function or template that
 // the linker could share between files (no <vector>, <algorithm>, std::min); numerics.h is always
 // inlined. An output is computed by one thread in the order of kernels/ops.h, whatever the number
-// of threads. A body is `static void run(const Op& op, Workspace& workspace)`.
+// of threads. A body is `static void run(const Op& op, Team& team)`.
 #pragma once
 
 #include <stddef.h>
@@ -15,8 +15,8 @@
 namespace sluice::cpu {
 
 // What a body gets from its backend: the number of threads for `#pragma omp parallel ...
-// num_threads(workspace.threads)`, and scratch memory.
-struct Workspace {
+// num_threads(team.threads)`, and scratch memory.
+struct Team {
     int threads = 1;
 };
 
@@ -29,35 +29,21 @@ constexpr int32_t max_hyper = 16;
 // reserves again. Call it outside parallel regions, with all threads' needs. It
 // keeps the largest size asked for. Null when the machine has no memory: the body returns at once,
 // and the backend reports the error at download() or synchronize().
-void* reserve(Workspace& workspace, size_t bytes);
+void* reserve(Team& team, size_t bytes);
 
 // Queries that share IndexTopk::scratch at a time: one row of scores each.
 int64_t index_queries(int32_t n, int32_t rows);
 
 template <class Op>
-using Run = void (*)(const Op& op, Workspace& workspace);
+using Run = void (*)(const Op& op, Team& team);
+
+// What the CPU computes itself.
+#define SLUICE_CPU_OPS(X) SLUICE_PLAIN_OPS(X) X(RoutedExpertBatch)
 
 struct Table {
-    Run<ActQuant> act_quant;
-    Run<RopeRequant> rope_requant;
-    Run<RmsNorm> rms_norm;
-    Run<LinearFp8> linear_fp8;
-    Run<LinearBf16> linear_bf16;
-    Run<GroupedOutput> grouped_output;
-    Run<HyperMix> hyper_mix;
-    Run<HyperCollapse> hyper_collapse;
-    Run<HyperExpand> hyper_expand;
-    Run<SparseAttention> sparse_attention;
-    Run<WindowStore> window_store;
-    Run<CompressPool> compress_pool;
-    Run<IndexTopk> index_topk;
-    Run<ScaleBf16> scale_bf16;
-    Run<EngramGather> engram_gather;
-    Run<EngramGate> engram_gate;
-    Run<Route> route;
-    Run<Swiglu> swiglu;
-    Run<RoutedExpertBatch> routed_experts;
-    Run<Combine> combine;
+#define SLUICE_ENTRY(Op) Run<Op> run_##Op;
+    SLUICE_CPU_OPS(SLUICE_ENTRY)
+#undef SLUICE_ENTRY
 };
 
 const Table& table_scalar();

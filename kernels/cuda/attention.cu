@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(block, 3)
 
 }  // namespace
 
-size_t attention_workspace(int heads, int window, int k) {
+size_t attention_scratch_bytes(int heads, int window, int k) {
     size_t keys = ceil_div(window + k, key_tile) * key_tile + 4;
     return (size_t)few_queries * ceil_div(heads, head_tile) * head_tile * keys * sizeof(float);
 }
@@ -158,10 +158,10 @@ size_t attention_shared_bytes(int window, int k, int dim) {
 
 namespace {
 
-void launch(const SparseAttention& op, const Rotation& rotation, Workspace& work, Lane lane) {
+void launch(const SparseAttention& op, const Rotation& rotation, Lane lane) {
     if (!op.n) return;
     Shape shape{ceil_div(op.window + op.k, key_tile) * key_tile, ceil_div(op.dim, 16) * 16};
-    if (op.n <= few_queries) return launch_few(op, rotation, work, lane);
+    if (op.n <= few_queries) return launch_few(op, rotation, lane);
     size_t bytes = attention_shared_bytes(op.window, op.k, op.dim);
     launch_plain(attention_kernel, dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, lane,
                  op, rotation, shape);
@@ -169,13 +169,14 @@ void launch(const SparseAttention& op, const Rotation& rotation, Workspace& work
 
 }  // namespace
 
-void launch(const SparseAttention& op, Workspace& work, Lane lane) {
-    launch(op, Rotation{}, work, lane);
+void launch(const SparseAttention& op, Lane lane) {
+    launch(op, Rotation{}, lane);
 }
 
 // The queries stay as they are: they are turned on the way to the matrix unit.
-void launch(const RotatedAttention& op, Workspace& work, Lane lane) {
-    launch(op.attention, Rotation{op.query.rope, op.query.position}, work, lane);
+bool launch(const RotatedAttention& op, Lane lane) {
+    launch(op.attention, Rotation{op.query.rope, op.query.position}, lane);
+    return true;
 }
 
 }  // namespace sluice::cuda

@@ -13,7 +13,7 @@ struct Rotation {
 
 constexpr int few_queries = 8;
 // Up to few_queries, in two launches that spread over the card.
-void launch_few(const SparseAttention& op, const Rotation& rotation, Workspace& work, Lane lane);
+void launch_few(const SparseAttention& op, const Rotation& rotation, Lane lane);
 size_t few_shared_bytes(int window, int k);
 
 namespace {
@@ -29,7 +29,7 @@ struct Shape {
 // The vector of a position.
 __device__ inline const bf16* window_key(const SparseAttention& op, int64_t at) {
     return at >= op.position ? op.chunk + (at - op.position) * op.dim
-                             : op.ring + at % op.window * op.dim;
+                             : op.buffer + at % op.window * op.dim;
 }
 
 // Fills `keys` with where the query's keys are, in order, and returns how many. All threads call

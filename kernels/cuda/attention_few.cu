@@ -111,10 +111,10 @@ size_t few_shared_bytes(int window, int k) {
            stride * sizeof(const bf16*);
 }
 
-void launch_few(const SparseAttention& op, const Rotation& rotation, Workspace& work, Lane lane) {
+void launch_few(const SparseAttention& op, const Rotation& rotation, Lane lane) {
     unsigned tiles = ceil_div(op.heads, head_tile);
     int stride = stride_of(op.window, op.k);
-    auto* s = (float*)work.memory;
+    auto* s = (float*)lane.scratch.memory;
     launch_kernel(few_scores_kernel, dim3(ceil_div(stride, warps * 8), tiles, op.n), block,
                   stride * sizeof(const bf16*), lane, op, rotation, s, stride);
     launch_kernel(few_values_kernel, dim3(ceil_div(op.dim, columns), tiles, op.n), block,

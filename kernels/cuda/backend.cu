@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "io/log.h"
@@ -78,106 +79,12 @@ class CudaBackend final : public Backend {
         compute_time_.clear();
     }
 
-    void run(const ActQuant& op) override {
-        start("ActQuant", [&] { cuda::launch(op, lane()); });
+#define SLUICE_START(Op)              \
+    void run(const Op& op) override { \
+        start(#Op, op);               \
     }
-    void run(const RopeRequant& op) override {
-        start("RopeRequant", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const RmsNorm& op) override {
-        start("RmsNorm", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const LinearFp8& op) override {
-        start("LinearFp8", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const LinearBf16& op) override {
-        start("LinearBf16", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const GroupedOutput& op) override {
-        start("GroupedOutput", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const HyperMix& op) override {
-        need("HyperMix", cuda::hyper_workspace(op.n, op.dim));
-        start("HyperMix", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const HyperCollapse& op) override {
-        start("HyperCollapse", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const HyperExpand& op) override {
-        start("HyperExpand", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const SparseAttention& op) override {
-        need("SparseAttention", cuda::attention_workspace(op.heads, op.window, op.k));
-        start("SparseAttention", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const WindowStore& op) override {
-        start("WindowStore", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const CompressPool& op) override {
-        start("CompressPool", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const IndexTopk& op) override {
-        need("IndexTopk", cuda::index_workspace(op.n, op.rows));
-        start("IndexTopk", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const ScaleBf16& op) override {
-        start("ScaleBf16", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const EngramGather& op) override {
-        start("EngramGather", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const EngramGate& op) override {
-        start("EngramGate", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const Route& op) override {
-        need("Route", cuda::route_workspace(op.n, op.gate.rows));
-        start("Route", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const Swiglu& op) override {
-        start("Swiglu", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const RoutedExpert& op) override {
-        need("RoutedExpert",
-             cuda::expert_workspace(op.count, op.expert.w1.cols, op.expert.w1.rows));
-        start("RoutedExpert", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const RoutedExpertBatch& op) override {
-        for (int32_t i = 0; i < op.count; ++i) {
-            const RoutedExpert& item = op.items[i];
-            need("RoutedExpert",
-                 cuda::expert_workspace(item.count, item.expert.w1.cols, item.expert.w1.rows));
-        }
-        start("RoutedExpertBatch", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const Combine& op) override {
-        start("Combine", [&] { cuda::launch(op, lane()); });
-    }
-
-    void run(const Best& op) override {
-        start("Best", [&] { cuda::launch(op, lane()); });
-    }
-
-    void run(const HyperStep& op) override {
-        need("HyperStep", cuda::hyper_workspace(op.mix.n, op.mix.dim));
-        chain("HyperStep", op, [&] { return cuda::launch(op, work_, lane()); });
-    }
-    void run(const LinearFp8Pair& op) override {
-        chain("LinearFp8Pair", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const LatentFinish& op) override {
-        chain("LatentFinish", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const GroupedOutputQuant& op) override {
-        chain("GroupedOutputQuant", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const GateUp& op) override {
-        chain("GateUp", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const RotatedAttention& op) override {
-        const SparseAttention& a = op.attention;
-        need("RotatedAttention", cuda::attention_workspace(a.heads, a.window, a.k));
-        start("RotatedAttention", [&] { cuda::launch(op, work_, lane()); });
-    }
+    SLUICE_OPS(SLUICE_START)
+#undef SLUICE_START
 
  private:
     Result<void> open(const CudaOptions& options);
@@ -190,12 +97,12 @@ class CudaBackend final : public Backend {
             failure_ = Error{Code::device, cat("CUDA: ", what, ": ", meaning(error))};
     }
     void need(std::string_view what, size_t bytes) {
-        if (bytes > work_.bytes && !failure_)
+        if (bytes > scratch_.bytes && !failure_)
             failure_ = Error{Code::device, cat(what, " needs ", bytes,
-                                               " bytes of scratch, reserved are ", work_.bytes)};
+                                               " bytes of scratch, reserved are ", scratch_.bytes)};
     }
     cuda::Lane lane() {
-        return {compute_, can_overlap_, &after_kernel_, &graphs_, &counters_.launches};
+        return {compute_, can_overlap_, &after_kernel_, &graphs_, &counters_.launches, scratch_};
     }
     // For what is no kernel: after all that was recorded.
     cudaStream_t stream() {
@@ -216,25 +123,18 @@ class CudaBackend final : public Backend {
         compute_time_.end(all);
         return all;
     }
-    template <class Launch>
-    void start(std::string_view what, const Launch& launch) {
+    // One call of the operation's launch function. Where a composed operation has no launch for this
+    // shape, its parts run one after another.
+    template <class Op>
+    void start(std::string_view name, const Op& op) {
+        need(name, cuda::scratch_bytes(op));
         if (failure_) return;
         compute_time_.begin(compute_);
-        launch();
-        note(cudaGetLastError(), what);
-    }
-    // One launch, or the parts one after another.
-    template <class Op, class Launch>
-    void chain(std::string_view what, const Op& op, const Launch& launch) {
-        bool done = false;
-        if (!failure_) {
-            compute_time_.begin(compute_);
-            done = launch();
-        }
-        if (done)
-            note(cudaGetLastError(), what);
-        else
-            Backend::run(op);
+        if constexpr (std::is_void_v<decltype(cuda::launch(op, lane()))>)
+            cuda::launch(op, lane());
+        else if (!cuda::launch(op, lane()))
+            return Backend::run(op);
+        note(cudaGetLastError(), name);
     }
     Result<void> report() {
         if (!failure_) return {};
@@ -254,7 +154,7 @@ class CudaBackend final : public Backend {
     std::byte* arena_ = nullptr;
     size_t size_ = 0, used_ = 0;
     size_t shared_limit_ = 0;
-    cuda::Workspace work_;
+    cuda::KernelScratch scratch_;
     std::vector<void*> shared_;
     std::vector<void*> pinned_;
     std::optional<Error> failure_;
@@ -315,8 +215,8 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     if (auto made = upload_time_.create(); !made) return made;
     auto tickets = take(cuda::tickets_max * sizeof(unsigned), "counters");
     if (!tickets) return tl::unexpected<Error>(tickets.error());
-    work_.tickets = (unsigned*)*tickets;
-    fill_zero(work_.tickets, cuda::tickets_max * sizeof(unsigned));
+    scratch_.tickets = (unsigned*)*tickets;
+    fill_zero(scratch_.tickets, cuda::tickets_max * sizeof(unsigned));
     return report();
 }
 
@@ -377,10 +277,10 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
         return fail(Code::unsupported,
                     cat("o_lora_rank ", largest.group_rank, " is no multiple of 16"));
     size_t bytes = reserve_bytes(largest);
-    auto memory = take(bytes, "workspace of the kernels");
+    auto memory = take(bytes, "scratch of the kernels");
     if (!memory) return tl::unexpected<Error>(memory.error());
-    work_.memory = *memory;
-    work_.bytes = bytes;
+    scratch_.memory = *memory;
+    scratch_.bytes = bytes;
     return {};
 }
 

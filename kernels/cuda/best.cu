@@ -53,8 +53,9 @@ __global__ void __launch_bounds__(block) best_kernel(Best op) {
 
 }  // namespace
 
-void launch(const Best& op, Lane lane) {
+bool launch(const Best& op, Lane lane) {
     if (op.n && op.count) launch_kernel(best_kernel, op.n, block, 0, lane, op);
+    return true;
 }
 
 }  // namespace sluice::cuda

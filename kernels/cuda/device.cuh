@@ -19,7 +19,7 @@ constexpr size_t alignment = 256;  // of what the arena gives
 // Scratch of the operations, sized once (reserve) and counted in the arena: no kernel allocates.
 // `tickets` are counters of finished blocks, zero between launches.
 constexpr int tickets_max = 1 << 14;
-struct Workspace {
+struct KernelScratch {
     std::byte* memory = nullptr;
     size_t bytes = 0;
     unsigned* tickets = nullptr;
@@ -36,6 +36,7 @@ struct Lane {
     bool* after_kernel = nullptr;
     Graphs* graphs = nullptr;
     uint64_t* launches = nullptr;  // counts them
+    KernelScratch scratch{};
 };
 
 // Every kernel started through launch_kernel() calls it, all threads, before it reads or writes
@@ -294,30 +295,14 @@ __device__ inline void mma_s8(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2
 #endif
 }
 
-// One launch function an operation, in stream order.
-void launch(const ActQuant& op, Lane lane);
-void launch(const RopeRequant& op, Lane lane);
-void launch(const RmsNorm& op, Lane lane);
-void launch(const LinearFp8& op, Lane lane);
-void launch(const LinearBf16& op, Lane lane);
-void launch(const GroupedOutput& op, Lane lane);
-void launch(const HyperMix& op, Workspace& work, Lane lane);
-bool launch(const HyperStep& op, Workspace& work, Lane lane);
-void launch(const HyperCollapse& op, Lane lane);
-void launch(const HyperExpand& op, Lane lane);
-void launch(const SparseAttention& op, Workspace& work, Lane lane);
-void launch(const WindowStore& op, Lane lane);
-void launch(const CompressPool& op, Lane lane);
-void launch(const IndexTopk& op, Workspace& work, Lane lane);
-void launch(const ScaleBf16& op, Lane lane);
-void launch(const EngramGather& op, Lane lane);
-void launch(const EngramGate& op, Lane lane);
-void launch(const Route& op, Workspace& work, Lane lane);
-void launch(const Swiglu& op, Lane lane);
-void launch(const RoutedExpert& op, Workspace& work, Lane lane);
-void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane);
-void launch(const Combine& op, Lane lane);
-void launch(const Best& op, Lane lane);
+// One launch function per operation, in stream order. That of a composed operation is false where
+// this shape has no launch of its own, and then nothing was done.
+#define SLUICE_DECLARE(Op) void launch(const Op& op, Lane lane);
+SLUICE_PLAIN_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+#define SLUICE_DECLARE(Op) bool launch(const Op& op, Lane lane);
+SLUICE_COMPOSED_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
 
 // One token row: false where the shape is not theirs, and nothing was done.
 bool launch_one(const LinearFp8& op, Lane lane);
@@ -326,13 +311,6 @@ bool launch_one(const GroupedOutput& op, Lane lane);
 bool launch_one(const LinearFp8Pair& op, Lane lane);
 bool launch_one(const GroupedOutputQuant& op, Lane lane);
 bool launch_one(const GateUp& op, Lane lane);
-
-// Chains: false where this shape has no single launch, and nothing was done.
-bool launch(const LinearFp8Pair& op, Lane lane);
-bool launch(const LatentFinish& op, Lane lane);
-bool launch(const GroupedOutputQuant& op, Lane lane);
-bool launch(const GateUp& op, Lane lane);
-void launch(const RotatedAttention& op, Workspace& work, Lane lane);
 
 // Cards that there are: 0 without a driver.
 Result<int> device_count();
@@ -346,14 +324,50 @@ const void* any_kernel();
 // KiB, asked at start).
 constexpr size_t shared_max = 99 * 1024;
 
-// Bytes of Workspace an operation needs at the most.
-size_t hyper_workspace(int n, int dim);
-size_t index_workspace(int n, int rows);
-size_t route_workspace(int n, int experts);
-size_t expert_workspace(int count, int dim, int inner);
+// Bytes of KernelScratch that operations need at most.
+size_t hyper_scratch_bytes(int n, int dim);
+size_t index_scratch_bytes(int n, int rows);
+size_t route_scratch_bytes(int n, int experts);
+size_t expert_scratch_bytes(int count, int dim, int inner);
 // Rows to reserve it for: all experts of a chunk in few launches, a tile of 64 begun for many.
 int expert_rows(const Shapes& largest);
-size_t attention_workspace(int heads, int window, int k);
+size_t attention_scratch_bytes(int heads, int window, int k);
+
+// The same for one call. An operation that is not listed needs none.
+template <class Op>
+size_t scratch_bytes(const Op&) {
+    return 0;
+}
+inline size_t scratch_bytes(const HyperMix& op) {
+    return hyper_scratch_bytes(op.n, op.dim);
+}
+inline size_t scratch_bytes(const HyperStep& op) {
+    return scratch_bytes(op.mix);
+}
+inline size_t scratch_bytes(const SparseAttention& op) {
+    return attention_scratch_bytes(op.heads, op.window, op.k);
+}
+inline size_t scratch_bytes(const RotatedAttention& op) {
+    return scratch_bytes(op.attention);
+}
+inline size_t scratch_bytes(const IndexTopk& op) {
+    return index_scratch_bytes(op.n, op.rows);
+}
+inline size_t scratch_bytes(const Route& op) {
+    return route_scratch_bytes(op.n, op.gate.rows);
+}
+inline size_t scratch_bytes(const RoutedExpert& op) {
+    return expert_scratch_bytes(op.count, op.expert.w1.cols, op.expert.w1.rows);
+}
+inline size_t scratch_bytes(const RoutedExpertBatch& op) {
+    size_t most = 0;
+    for (int32_t i = 0; i < op.count; ++i) {
+        const size_t bytes = scratch_bytes(op.items[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 size_t attention_shared_bytes(int window, int k, int dim);
 
 }  // namespace sluice::cuda

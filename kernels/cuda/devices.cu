@@ -74,11 +74,11 @@ Result<std::string> cuda_identity(int device) {
 std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
     size_t bytes = 0;
     for (size_t need :
-         {cuda::hyper_workspace(largest.n, largest.dim),
-          cuda::index_workspace(largest.n, largest.index_rows),
-          cuda::route_workspace(largest.n, largest.experts),
-          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
-          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
+         {cuda::hyper_scratch_bytes(largest.n, largest.dim),
+          cuda::index_scratch_bytes(largest.n, largest.index_rows),
+          cuda::route_scratch_bytes(largest.n, largest.experts),
+          cuda::attention_scratch_bytes(largest.heads, largest.window, largest.index_topk),
+          cuda::expert_scratch_bytes(cuda::expert_rows(largest), largest.dim, largest.inner)})
         bytes = need > bytes ? need : bytes;
     return (bytes + cuda::alignment - 1) / cuda::alignment * cuda::alignment;
 }

@@ -140,33 +140,33 @@ __global__ void __launch_bounds__(block)
 
 }  // namespace
 
-size_t hyper_workspace(int n, int dim) {
+size_t hyper_scratch_bytes(int n, int dim) {
     size_t groups = ceil_div(n, tokens);
     size_t many = groups * slices * tokens * sums * sizeof(float),
-           few = hyper_few_workspace(n, dim);
+           few = hyper_few_scratch_bytes(n, dim);
     return many > few ? many : few;
 }
 
-void launch(const HyperMix& op, Workspace& work, Lane lane) {
-    if (!op.n || (op.n > few && launch_wide(op, work, lane))) return;
+void launch(const HyperMix& op, Lane lane) {
+    if (!op.n || (op.n > few && launch_wide(op, lane))) return;
     unsigned groups = ceil_div(op.n, tokens);
     launch_kernel(hyper_mix_kernel, dim3(slices, groups), block, 0, lane, op,
-                  Partials{(float*)work.memory, work.tickets});
+                  Partials{(float*)lane.scratch.memory, lane.scratch.tickets});
 }
 
 // True if one launch can do it, the streams written beside the old ones, or if there are many
 // tokens; every part has to be there.
-bool launch(const HyperStep& op, Workspace& work, Lane lane) {
-    if (op.mix.n > few && launch_wide(op, work, lane)) return true;
+bool launch(const HyperStep& op, Lane lane) {
+    if (op.mix.n > few && launch_wide(op, lane)) return true;
     bool in_place = op.expand.h && op.expand.h == op.mix.h;
     if (in_place || op.mix.hc > hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
         (op.combine.y && !op.expand.h))
         return false;
-    if (!op.mix.n || launch_hyper_few(op, work, lane)) return true;
+    if (!op.mix.n || launch_hyper_few(op, lane)) return true;
     unsigned groups = ceil_div(op.mix.n, tokens);
     size_t shared = (size_t)op.mix.dim * sizeof(bf16);
     launch_kernel(hyper_step_kernel, dim3(slices + tokens, groups), block, shared, lane, op,
-                  Partials{(float*)work.memory, work.tickets});
+                  Partials{(float*)lane.scratch.memory, lane.scratch.tickets});
     return true;
 }
 

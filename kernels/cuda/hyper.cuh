@@ -6,8 +6,8 @@
 namespace sluice::cuda {
 
 // Few tokens, spread over the card; false where the shape is not theirs, and nothing was done.
-bool launch_hyper_few(const HyperStep& op, Workspace& work, Lane lane);
-size_t hyper_few_workspace(int n, int dim);
+bool launch_hyper_few(const HyperStep& op, Lane lane);
+size_t hyper_few_scratch_bytes(int n, int dim);
 
 namespace {
 

@@ -148,15 +148,15 @@ __global__ void __launch_bounds__(block)
 
 }  // namespace
 
-size_t hyper_few_workspace(int n, int dim) {
+size_t hyper_few_scratch_bytes(int n, int dim) {
     return (size_t)(n < few ? n : few) * ceil_div(dim, warp) * sums * sizeof(float);
 }
 
-bool launch_hyper_few(const HyperStep& op, Workspace& work, Lane lane) {
+bool launch_hyper_few(const HyperStep& op, Lane lane) {
     int dim = op.mix.dim, per_slice = ceil_div(dim, slices);
     if (op.mix.n > few || per_slice > block || per_slice % warp || dim % (warp * 4)) return false;
     launch_kernel(hyper_few_kernel, dim3(dim / warp + 1, op.mix.n), block, dim * sizeof(bf16), lane,
-                  op, Partials{(float*)work.memory, work.tickets}, per_slice);
+                  op, Partials{(float*)lane.scratch.memory, lane.scratch.tickets}, per_slice);
     return true;
 }
 

@@ -130,18 +130,18 @@ __global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ cons
 
 }  // namespace
 
-bool launch_wide(const HyperStep& op, Workspace& work, Lane lane) {
+bool launch_wide(const HyperStep& op, Lane lane) {
     size_t bytes = (size_t)op.mix.dim * sizeof(bf16);
     if (op.mix.hc != hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
         (op.combine.y && !op.expand.h) || bytes > 48 * 1024 || ceil_div(op.mix.dim, slices) > block)
         return false;
     launch_plain(step_rows_kernel, op.mix.n, block, bytes, lane, op);
-    return launch_wide(op.mix, work, lane);
+    return launch_wide(op.mix, lane);
 }
 
-bool launch_wide(const HyperMix& op, Workspace& work, Lane lane) {
+bool launch_wide(const HyperMix& op, Lane lane) {
     if (op.hc != hc_max || ceil_div(op.dim, slices) > block) return false;
-    auto* sums_of = (float*)work.memory;
+    auto* sums_of = (float*)lane.scratch.memory;
     launch_plain(mix_sums_kernel, dim3(slices, ceil_div(op.n, group)), block, 0, lane, op, sums_of);
     launch_plain(mix_finish_kernel, ceil_div(op.n, warps), block, 0, lane, op, sums_of);
     return true;

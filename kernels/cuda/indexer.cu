@@ -190,15 +190,15 @@ constexpr int queries_least = 64;  // at once; more where the scratch has room
 
 }  // namespace
 
-size_t index_workspace(int n, int rows) {
+size_t index_scratch_bytes(int n, int rows) {
     return (size_t)(n < queries_least ? n : queries_least) * ceil_div(rows, 8) * 8 *
            sizeof(uint16_t);
 }
 
-void launch(const IndexTopk& op, Workspace& work, Lane lane) {
+void launch(const IndexTopk& op, Lane lane) {
     int stride = ceil_div(op.rows, 8) * 8;
-    auto* keys = (uint16_t*)work.memory;
-    size_t room = stride ? work.bytes / (stride * sizeof(uint16_t)) : op.n;
+    auto* keys = (uint16_t*)lane.scratch.memory;
+    size_t room = stride ? lane.scratch.bytes / (stride * sizeof(uint16_t)) : op.n;
     int at_once = room < (size_t)op.n ? (int)room : op.n;
     for (int q = 0; q < op.n; q += at_once) {
         int count = op.n - q < at_once ? op.n - q : at_once;

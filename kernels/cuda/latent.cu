@@ -42,8 +42,9 @@ __global__ void __launch_bounds__(block)
     int dim = op.key.cols;
     norm_row(op.key, row, shared, y);
     Turn turn = turn_of(place.rope, place.position + (int)row * place.stride, dim, place.inverse);
-    bf16* ring =
-        op.store.ring ? op.store.ring + (op.store.position + row) % op.store.window * dim : nullptr;
+    bf16* buffer = op.store.buffer
+                       ? op.store.buffer + (op.store.position + row) % op.store.window * dim
+                       : nullptr;
     for (int base = threadIdx.x / warp * 64; base < dim; base += block / warp * 64) {
         int at = base + 2 * lane;
         bool inside = at < dim;
@@ -54,17 +55,17 @@ __global__ void __launch_bounds__(block)
         bf16 pair[2] = {to_bf16(a), to_bf16(b)};
         for (int i = 0; i < 2; ++i) {
             op.key.y[row * dim + at + i] = pair[i];
-            if (ring) ring[at + i] = pair[i];
+            if (buffer) buffer[at + i] = pair[i];
         }
     }
 }
 
 }  // namespace
 
-// True if one launch can do it: one head a key, and rows of the ring that do not meet.
+// True if one launch can do it: one head a key, and rows of the buffer that do not meet.
 bool launch(const LatentFinish& op, Lane lane) {
     if (op.query.cols % 32 || op.key.cols % 2 || op.key_place.heads != 1 ||
-        op.query.n != op.key.n || (op.store.ring && op.store.n > op.store.window))
+        op.query.n != op.key.n || (op.store.buffer && op.store.n > op.store.window))
         return false;
     int cols = op.query.cols > op.key.cols ? op.query.cols : op.key.cols;
     if (op.query.n)

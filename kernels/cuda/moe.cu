@@ -173,10 +173,10 @@ Digits carve(std::byte*& memory, int count, int blocks) {
 
 }  // namespace
 
-size_t expert_workspace(int count, int dim, int inner) {
+size_t expert_scratch_bytes(int count, int dim, int inner) {
     size_t blocks = dim / 32 + inner / 32;
     size_t one = items_max * blocks * (record_bytes + sizeof(float)) + 1024,
-           wide = expert_wide_workspace(count, dim, inner);
+           wide = expert_wide_scratch_bytes(count, dim, inner);
     return one > wide ? one : wide;
 }
 
@@ -186,13 +186,13 @@ int expert_rows(const Shapes& largest) {
     return rows > least ? rows : least;
 }
 
-void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
+void launch_rows(const RoutedExpert* ops, int count, Lane lane) {
     Items items{};
     items.dim = ops[0].expert.w1.cols;
     items.inner = ops[0].expert.w1.rows;
     items.limit = ops[0].limit;
     items.x = ops[0].x;
-    std::byte* memory = work.memory;
+    std::byte* memory = lane.scratch.memory;
     items.in = carve(memory, count, items.dim / 32);
     items.act = carve(memory, count, items.inner / 32);
     for (int i = 0; i < count; ++i) {
@@ -210,24 +210,25 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
 }
 
 // Items of one row go together, in runs of the same activations, and so do those of more.
-void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane) {
+bool launch(const RoutedExpertBatch& op, Lane lane) {
     RoutedExpert run[items_max];
     int held = 0;
     for (int i = 0; i < op.count; ++i) {
         const RoutedExpert& item = op.items[i];
         if (item.count != 1) continue;
         if (held == items_max || (held && run[0].x.codes != item.x.codes)) {
-            launch_rows(run, held, work, lane);
+            launch_rows(run, held, lane);
             held = 0;
         }
         run[held++] = item;
     }
-    if (held) launch_rows(run, held, work, lane);
-    launch_wide(op.items, op.count, work, lane);
+    if (held) launch_rows(run, held, lane);
+    launch_wide(op.items, op.count, lane);
+    return true;
 }
 
-void launch(const RoutedExpert& op, Workspace& work, Lane lane) {
-    launch(RoutedExpertBatch{&op, 1}, work, lane);
+void launch(const RoutedExpert& op, Lane lane) {
+    launch(RoutedExpertBatch{&op, 1}, lane);
 }
 
 }  // namespace sluice::cuda

@@ -204,8 +204,8 @@ void carve(std::byte*& memory, T*& array, size_t count) {
     memory += (count * sizeof(T) + 255) / 256 * 256;
 }
 
-void launch_batch(Batch& batch, Workspace& work, Lane lane) {
-    std::byte* memory = work.memory;
+void launch_batch(Batch& batch, Lane lane) {
+    std::byte* memory = lane.scratch.memory;
     size_t rows = (size_t)batch.tiles * tile;
     carve(memory, batch.rows, rows);
     carve(memory, batch.slots, rows);
@@ -224,11 +224,11 @@ void launch_batch(Batch& batch, Workspace& work, Lane lane) {
 
 }  // namespace
 
-size_t expert_wide_workspace(int count, int dim, int inner) {
+size_t expert_wide_scratch_bytes(int count, int dim, int inner) {
     return (size_t)ceil_div(count, tile) * tile * row_bytes(dim, inner) + 8 * 256;
 }
 
-void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
+void launch_wide(const RoutedExpert* ops, int count, Lane lane) {
     for (int i = 0; i < count;) {
         Batch batch{};
         size_t room = 0;
@@ -242,7 +242,7 @@ void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
                 batch.dim = e.w1.cols;
                 batch.inner = e.w1.rows;
                 batch.limit = op.limit;
-                room = (work.bytes - 8 * 256) / row_bytes(batch.dim, batch.inner) / tile;
+                room = (lane.scratch.bytes - 8 * 256) / row_bytes(batch.dim, batch.inner) / tile;
             } else if (batch.tiles + tiles > (int)room || op.x.codes != batch.x.codes) {
                 break;
             }
@@ -251,7 +251,7 @@ void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
                                        op.weights, op.out,      op.count,   batch.tiles};
             batch.tiles += tiles;
         }
-        if (batch.items) launch_batch(batch, work, lane);
+        if (batch.items) launch_batch(batch, lane);
     }
 }
 

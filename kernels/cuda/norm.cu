@@ -64,7 +64,7 @@ __global__ void window_store_kernel(WindowStore op, int first) {
     int64_t row = first + i / op.dim;
     if (row >= op.n) return;
     int64_t slot = (op.position + row) % op.window;
-    op.ring[slot * op.dim + i % op.dim] = op.chunk[row * op.dim + i % op.dim];
+    op.buffer[slot * op.dim + i % op.dim] = op.chunk[row * op.dim + i % op.dim];
 }
 
 __global__ void combine_kernel(Combine op) {

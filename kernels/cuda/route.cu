@@ -122,13 +122,13 @@ __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float
 
 }  // namespace
 
-size_t route_workspace(int n, int experts) {
+size_t route_scratch_bytes(int n, int experts) {
     return (size_t)n * experts * sizeof(float);
 }
 
-void launch(const Route& op, Workspace& work, Lane lane) {
+void launch(const Route& op, Lane lane) {
     if (!op.n) return;
-    auto* z = (float*)work.memory;
+    auto* z = (float*)lane.scratch.memory;
     launch(LinearBf16{nullptr, z, op.gate, op.x, op.n}, lane);
     int warps = block / warp;
     if (op.gate.rows <= held * warp && op.k <= op.gate.rows)

@@ -10,11 +10,11 @@ bool launch_wide(const LinearFp8& op, Lane lane);
 bool launch_wide(const LinearBf16& op, Lane lane);
 bool launch_wide(const GroupedOutput& op, Lane lane);
 
-bool launch_wide(const HyperMix& op, Workspace& work, Lane lane);
-bool launch_wide(const HyperStep& op, Workspace& work, Lane lane);
+bool launch_wide(const HyperMix& op, Lane lane);
+bool launch_wide(const HyperStep& op, Lane lane);
 
 // Those of the experts that have two rows or more; all of one model's shapes.
-void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane);
-size_t expert_wide_workspace(int count, int dim, int inner);
+void launch_wide(const RoutedExpert* ops, int count, Lane lane);
+size_t expert_wide_scratch_bytes(int count, int dim, int inner);
 
 }  // namespace sluice::cuda

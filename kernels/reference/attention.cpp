@@ -13,7 +13,7 @@ std::vector<const bf16*> keys_of(const SparseAttention& op, int32_t i) {
     int32_t p = op.position + i;
     for (int32_t j = p >= op.window ? p - op.window + 1 : 0; j <= p; ++j)
         keys.push_back(j >= op.position ? op.chunk + (size_t)(j - op.position) * op.dim
-                                        : op.ring + (size_t)(j % op.window) * op.dim);
+                                        : op.buffer + (size_t)(j % op.window) * op.dim);
     for (int32_t j = 0; op.compressed && j < op.k; ++j) {
         int32_t row = op.topk[(size_t)i * op.k + j];
         if (row >= 0) keys.push_back(op.compressed + (size_t)row * op.dim);
@@ -55,7 +55,7 @@ void run(const SparseAttention& op) {
 
 void run(const WindowStore& op) {
     for (int32_t i = op.n > op.window ? op.n - op.window : 0; i < op.n; ++i)
-        std::memcpy(op.ring + (size_t)((op.position + i) % op.window) * op.dim,
+        std::memcpy(op.buffer + (size_t)((op.position + i) % op.window) * op.dim,
                     op.chunk + (size_t)i * op.dim, sizeof(bf16) * op.dim);
 }
 

@@ -142,11 +142,11 @@ Case latent_finish(bool store) {
                 {kv, kv, place.in(kw), n, key, 1e-20f},
                 {kv, n, 1, key, rope_of(place, 2 * n_max, 16), 7, 1, false, Requant::fp8_32},
                 {}};
-            bf16* ring = place.template out<bf16>((size_t)window * key);
-            if (store) op.store = {ring, kv, n, key, window, 0};
+            bf16* buffer = place.template out<bf16>((size_t)window * key);
+            if (store) op.store = {buffer, kv, n, key, window, 0};
             Built<LatentFinish> built{
                 op, {{qr, query * 2}, {kv, key * 2}, {out.codes, query}, {out.scales, query / 32}}};
-            if (store) built.outputs.push_back({ring, key * 2});
+            if (store) built.outputs.push_back({buffer, key * 2});
             return built;
         });
 }
@@ -155,7 +155,7 @@ Case rotated_attention() {
     constexpr int32_t n_max = 65, heads = 6, dim = 96, window = 24, k = 16;
     Random random(34);
     auto q = random.halves((size_t)n_max * heads * dim), chunk = random.halves((size_t)n_max * dim);
-    auto ring = random.halves((size_t)window * dim), rows = random.halves((size_t)2 * k * dim);
+    auto buffer = random.halves((size_t)window * dim), rows = random.halves((size_t)2 * k * dim);
     auto sink = random.floats(heads);
     std::vector<int32_t> topk((size_t)n_max * k);
     for (size_t i = 0; i < topk.size(); ++i) topk[i] = i % k < 11 ? (int32_t)(2 * (i % k)) : -1;
@@ -164,7 +164,7 @@ Case rotated_attention() {
         bf16 *queries = place.in(q), *out = place.template out<bf16>((size_t)n * heads * dim);
         RotatedAttention op{
             {queries, n, heads, dim, rope, 31, 1, false, Requant::none},
-            {out, queries, place.in(ring), place.in(chunk), place.in(rows), place.in(topk),
+            {out, queries, place.in(buffer), place.in(chunk), place.in(rows), place.in(topk),
              place.in(sink), n, heads, dim, window, 31, k, 0.102062073f},
             {out, n, heads, dim, rope, 31, 1, true, Requant::none}};
         return Built<RotatedAttention>{op, {{out, heads * dim * 2}}};

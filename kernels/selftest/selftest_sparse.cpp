@@ -22,7 +22,8 @@ Case attention(int32_t heads, int32_t dim, int32_t window, int32_t k, int32_t n_
     Random random(11);
     int32_t rows = 2 * k;
     auto q = random.halves((size_t)n_max * heads * dim), chunk = random.halves((size_t)n_max * dim);
-    auto ring = random.halves((size_t)window * dim), compressed = random.halves((size_t)rows * dim);
+    auto buffer = random.halves((size_t)window * dim),
+         compressed = random.halves((size_t)rows * dim);
     auto topk = chosen_rows(random, n_max, k, rows);
     auto sink = random.floats(heads);
     return make_case("SparseAttention " + std::to_string(heads) + "x" + std::to_string(dim),
@@ -30,7 +31,7 @@ Case attention(int32_t heads, int32_t dim, int32_t window, int32_t k, int32_t n_
                          bf16* o = place.template out<bf16>((size_t)n * heads * dim);
                          SparseAttention op{o,
                                             place.in(q),
-                                            place.in(ring),
+                                            place.in(buffer),
                                             place.in(chunk),
                                             place.in(compressed),
                                             place.in(topk),
@@ -49,10 +50,10 @@ Case attention(int32_t heads, int32_t dim, int32_t window, int32_t k, int32_t n_
 
 Case window_store(int32_t n_max) {
     Random random(12);
-    auto chunk = random.halves((size_t)n_max * 64), ring = random.halves((size_t)24 * 64);
+    auto chunk = random.halves((size_t)n_max * 64), buffer = random.halves((size_t)24 * 64);
     auto c =
         make_case("WindowStore", Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
-            bf16* r = place.in(ring);
+            bf16* r = place.in(buffer);
             place.run(WindowStore{r, place.in(chunk), n, 64, 24, 29});
             place.fetch(out, r, (size_t)24 * 64);
         });

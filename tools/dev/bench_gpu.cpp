@@ -203,7 +203,7 @@ std::vector<Stage> attention_stages(Token& token) {
     Backend& on = b.backend;
     bf16 *qr = token.wide(q_rank), *kv = token.wide(head_dim), *q = token.wide(heads * head_dim);
     bf16 *o = token.wide(heads * head_dim), *t = token.wide(groups * o_rank), *y = token.y;
-    bf16 *ring = token.wide(window * head_dim), *rows = token.wide(8192 * head_dim);
+    bf16 *buffer = token.wide(window * head_dim), *rows = token.wide(8192 * head_dim);
     QuantRows xq = token.xq, qrq = b.rows(1, q_rank), tq = b.rows(1, groups * o_rank);
     float* turn = b.take<float>(64, 0x3c, 0x3e);
     auto rotate = [=](bf16* values, int32_t count, bool inverse) {
@@ -216,7 +216,7 @@ std::vector<Stage> attention_stages(Token& token) {
     finish.key = {kv, kv, token.norm, 1, head_dim, 1e-20f};
     finish.key_place = rotate(kv, 1, false);
     finish.key_place.requant = Requant::fp8_32;
-    finish.store = {ring, kv, 1, head_dim, window, 5};
+    finish.store = {buffer, kv, 1, head_dim, window, 5};
     std::vector<int32_t> top(picked);
     for (int32_t i = 0; i < picked; ++i) top[i] = i * 8;
     auto* topk = b.take<int32_t>(picked);
@@ -224,7 +224,7 @@ std::vector<Stage> attention_stages(Token& token) {
     RotatedAttention attend{};
     attend.query = rotate(q, heads, false);
     attend.back = rotate(o, heads, true);
-    attend.attention = {o, q,     ring,     kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
+    attend.attention = {o, q,     buffer,   kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
                         1, heads, head_dim, window, 8192, picked, 0.044f};
     auto wq_a = matrices(b, q_rank, dim), wkv = matrices(b, head_dim, dim);
     auto wq_b = matrices(b, heads * head_dim, q_rank), wo_b = matrices(b, dim, groups * o_rank);
@@ -388,7 +388,7 @@ void routed_batch(Bench& b, int32_t n) {
 void attention(Bench& b, int32_t n) {
     auto* q = b.take<bf16>((size_t)n * heads * head_dim, 0x3c, 0x3f);
     auto* o = b.take<bf16>((size_t)n * heads * head_dim);
-    auto *ring = b.take<bf16>((size_t)window * head_dim, 0x3c, 0x3f),
+    auto *buffer = b.take<bf16>((size_t)window * head_dim, 0x3c, 0x3f),
          *chunk = b.take<bf16>((size_t)n * head_dim, 0x3c, 0x3f);
     auto* rows = b.take<bf16>((size_t)8192 * head_dim, 0x3c, 0x3f);
     std::vector<int32_t> top((size_t)n * picked);
@@ -398,7 +398,7 @@ void attention(Bench& b, int32_t n) {
     auto* sink = b.take<float>(heads, 0x3c, 0x3f);
     std::string name = cat("SparseAttention, 640 keys, ", n, " rows");
     b.row(name.c_str(), (double)n * 640 * head_dim * 2, n > 64 ? 10 : 100, [&](int) {
-        b.backend.run(SparseAttention{o, q, ring, chunk, rows, topk, sink, n, heads, head_dim,
+        b.backend.run(SparseAttention{o, q, buffer, chunk, rows, topk, sink, n, heads, head_dim,
                                       window, 8192, picked, 0.044f});
     });
 }
