@@ -53,7 +53,7 @@ class Backend {
     // From here to the next trip to the host come the operations of the last time with this tag, in
     // the same order: a device may send them together. Their arguments may be others; so may the
     // operations, at a cost.
-    virtual void begin_repeat(int32_t tag) { (void)tag; }
+    virtual void begin_repeat(int32_t /*tag*/) {}
 
     // Host memory that operations may read in place (row lists, weights of a step): the host writes
     // it, and must not write it again before the operations that read it are done. Device memory
@@ -63,43 +63,25 @@ class Backend {
     }
     // Bytes that allocate() and reserve() can give in all; what reserve() will take for `largest`.
     virtual uint64_t memory_limit() const { return UINT64_MAX; }
-    virtual uint64_t reserve_bytes(const Shapes& largest) const {
-        (void)largest;
-        return 0;
-    }
+    virtual uint64_t reserve_bytes(const Shapes& /*largest*/) const { return 0; }
     // The largest shapes to come, so that scratch is taken once. Backends with no use for it ignore
     // it.
-    virtual Result<void> reserve(const Shapes& largest) {
-        (void)largest;
-        return {};
-    }
+    virtual Result<void> reserve(const Shapes& /*largest*/) { return {}; }
 
     // A second lane for uploads beside compute, and marks that order the two. Marks only grow. The
     // defaults are those of a device that shares the host's memory: everything is done when it
     // returns.
-    virtual Result<void> pin(std::span<std::byte> host) {
-        (void)host;
-        return {};
-    }
+    virtual Result<void> pin(std::span<std::byte> /*host*/) { return {}; }
     virtual void upload_beside(void* device, const void* host, size_t bytes) {
         upload(device, host, bytes);
     }
     virtual uint64_t mark_uploads() { return 0; }  // all upload_beside so far
     virtual uint64_t mark_compute() { return 0; }  // all run() so far
-    virtual void compute_after_uploads(uint64_t mark) { (void)mark; }
-    virtual void uploads_after_compute(uint64_t mark) { (void)mark; }
-    virtual bool uploads_done(uint64_t mark) {
-        (void)mark;
-        return true;
-    }
-    virtual bool compute_done(uint64_t mark) {
-        (void)mark;
-        return true;
-    }
-    virtual Result<void> wait_uploads(uint64_t mark) {
-        (void)mark;
-        return {};
-    }
+    virtual void compute_after_uploads(uint64_t /*mark*/) {}
+    virtual void uploads_after_compute(uint64_t /*mark*/) {}
+    virtual bool uploads_done(uint64_t /*mark*/) { return true; }
+    virtual bool compute_done(uint64_t /*mark*/) { return true; }
+    virtual Result<void> wait_uploads(uint64_t /*mark*/) { return {}; }
 
     // What it has done since the last call of clear_counters().
     struct Counters {

@@ -39,14 +39,14 @@ SLUICE_HD float float_of(uint32_t u) {
 }
 
 SLUICE_HD float to_float(bf16 x) {
-    return float_of((uint32_t)x.bits << 16);
+    return float_of(uint32_t(x.bits) << 16);
 }
 
 // Round to nearest even; a NaN stays a NaN.
 SLUICE_HD bf16 to_bf16(float x) {
     uint32_t u = bits_of(x);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return bf16{(uint16_t)((u >> 16) | 0x40)};
-    return bf16{(uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
+    if ((u & 0x7fffffffu) > 0x7f800000u) return bf16{uint16_t((u >> 16) | 0x40)};
+    return bf16{uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
 }
 SLUICE_HD float round_bf16(float x) {
     return to_float(to_bf16(x));
@@ -60,7 +60,7 @@ SLUICE_HD bool is_finite(float x) {
 SLUICE_HD float e8m0_to_float(uint8_t e) {
     if (e == 0) return float_of(0x00400000u);
     if (e == 255) return float_of(0x7fc00000u);
-    return float_of((uint32_t)e << 23);
+    return float_of(uint32_t(e) << 23);
 }
 
 // E4M3FN: sign, 4 bits of exponent (bias 7), 3 of mantissa; 0x7f and 0xff are NaN; step of
@@ -69,7 +69,7 @@ SLUICE_HD float e4m3_to_float(uint8_t c) {
     uint32_t magnitude = c & 0x7f;
     if (magnitude == 0x7f) return float_of(0x7fc00000u);
     float value = magnitude < 8
-                      ? (float)magnitude * 0.001953125f  // 2^-9
+                      ? float(magnitude) * 0.001953125f  // 2^-9
                       : float_of((((magnitude >> 3) + 120) << 23) | ((magnitude & 7) << 20));
     return (c & 0x80) ? -value : value;
 }
@@ -89,10 +89,10 @@ SLUICE_HD uint8_t float_to_e4m3(float x) {
     if (magnitude < 0x3c800000u) {  // below 2^-6: subnormal, multiples of 2^-9
         float scaled = float_of(magnitude) * 512.0f +
                        8388608.0f;  // the addition rounds to integer, ties to even
-        return (uint8_t)(sign | (bits_of(scaled) & 0xf));
+        return uint8_t(sign | (bits_of(scaled) & 0xf));
     }
     uint32_t rounded = magnitude + 0x7ffff + ((magnitude >> 20) & 1);
-    return (uint8_t)(sign | ((rounded >> 20) - (120u << 3)));
+    return uint8_t(sign | ((rounded >> 20) - (120u << 3)));
 }
 
 // Twice an E2M1 code (bit 3 sign, bits 2..0 index {0, 0.5, 1, 1.5, 2, 3, 4, 6}): 0, +-1, 2, 3, 4,
@@ -120,12 +120,12 @@ SLUICE_HD float round_e2m1(float v) {
 // The E8M0 byte of 2^ceil(log2 t), from the bits of a normal t > 0.
 SLUICE_HD uint8_t e8m0_ceil(float t) {
     uint32_t u = bits_of(t);
-    return (uint8_t)((u >> 23) + ((u & 0x7fffff) != 0));
+    return uint8_t((u >> 23) + ((u & 0x7fffff) != 0));
 }
 
 // 2^k, |k| <= 126.
 SLUICE_HD float exp2i(int32_t k) {
-    return float_of((uint32_t)(k + 127) << 23);
+    return float_of(uint32_t(k + 127) << 23);
 }
 
 // e^x, at most 1.5 ulp off; x <= -103.98 gives 0, x >= 88.73 gives infinity, NaN gives NaN.
@@ -134,7 +134,7 @@ SLUICE_HD float exp_f32(float x) {
     if (!(x > -103.98f)) return x <= -103.98f ? 0.0f : x;
     if (x > 88.73f) return float_of(0x7f800000u);
     float n = x * 1.44269504f + 12582912.0f;  // rounds to integer
-    int32_t k = (int32_t)(bits_of(n) - 0x4b400000u);
+    int32_t k = int32_t(bits_of(n) - 0x4b400000u);
     n = n - 12582912.0f;
     float r = x - n * 0.693359375f;  // 9 bits: exact product
     r = r - n * -2.12194440e-4f;

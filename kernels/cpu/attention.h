@@ -26,9 +26,9 @@ struct AttentionScratch {
         return (20 * width + 16 * keys_max) * sizeof(float) + keys_max * sizeof(bf16*);
     }
     static AttentionScratch place(void* memory, int64_t width, int64_t keys_max) {
-        float* at = (float*)memory;
+        float* at = reinterpret_cast<float*>(memory);
         return {at, at + 16 * width, at + 20 * width,
-                (const bf16**)(at + 20 * width + 16 * keys_max)};
+                reinterpret_cast<const bf16**>(at + 20 * width + 16 * keys_max)};
     }
 };
 
@@ -79,7 +79,7 @@ template <int vectors>
 SLUICE_LANE void attention_values(bf16* out, int64_t dim, int32_t heads, const bf16* const* key,
                                   const float* p, int64_t keys, const float* den, int64_t d) {
     f32x16 sums[4][vectors] = {};
-    int left = (int)(dim - d);
+    int left = int(dim - d);
     for (int64_t t = 0; t < keys; ++t) {
         f32x16 k[vectors];
 #pragma GCC unroll 4
@@ -130,21 +130,21 @@ static void attend(const SparseAttention& op, const AttentionScratch& s, int64_t
 }
 
 static void run(const SparseAttention& op, Team& team) {
-    int64_t keys_max = ((int64_t)op.window + (op.compressed ? op.k : 0) + 3) / 4 * 4;
+    int64_t keys_max = (int64_t(op.window) + (op.compressed ? op.k : 0) + 3) / 4 * 4;
     size_t bytes = AttentionScratch::bytes(padded_width(op.dim), keys_max);
     bytes = (bytes + 63) / 64 * 64;
-    char* memory = (char*)reserve(team, bytes * team.threads);
+    char* memory = static_cast<char*>(reserve(team, bytes * team.threads));
     if (!memory) return;
     // fewer heads a task when there are fewer tasks than threads
     int32_t heads = attention_heads;
-    while (heads > 4 && (int64_t)op.n * ((op.heads + heads - 1) / heads) < team.threads) heads /= 2;
+    while (heads > 4 && int64_t(op.n) * ((op.heads + heads - 1) / heads) < team.threads) heads /= 2;
     int64_t groups = (op.heads + heads - 1) / heads, items = op.n * groups;
     bool small = op.n * op.heads * keys_max * op.dim <= small_work;
 #pragma omp parallel for schedule(dynamic) num_threads(team.threads) if (!small)
     for (int64_t item = 0; item < items; ++item) {
         auto scratch = AttentionScratch::place(memory + bytes * omp_get_thread_num(),
                                                padded_width(op.dim), keys_max);
-        int32_t head = (int32_t)(item % groups) * heads;
+        int32_t head = int32_t(item % groups) * heads;
         int32_t count = op.heads - head < heads ? op.heads - head : heads;
         attend(op, scratch, item / groups, head, count);
     }

@@ -34,11 +34,11 @@ static f32x16 pool_group(const PooledStream& kv, const PooledStream& gate, int64
 }
 
 static void run(const CompressPool& op, Team& team) {
-    int64_t dim = op.dim, tokens = (int64_t)op.open_rows + op.n;
+    int64_t dim = op.dim, tokens = int64_t(op.open_rows) + op.n;
     int64_t groups = tokens / op.ratio, done = groups * op.ratio;
 #pragma omp parallel for num_threads(team.threads) if (op.n * dim > small_work)
     for (int64_t d = 0; d < dim; d += 16) {
-        int left = dim - d < 16 ? (int)(dim - d) : 16;
+        int left = dim - d < 16 ? int(dim - d) : 16;
         PooledStream kv{op.open_kv, op.kv, op.open_rows, dim, d, left};
         PooledStream gate{op.open_gate, op.gate, op.open_rows, dim, d, left};
         for (int64_t g = 0; g < groups; ++g) {

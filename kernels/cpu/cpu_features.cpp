@@ -25,7 +25,7 @@ int affinity_cpus() {
         CPU_FREE(set);
         if (count > 0) return count;
     }
-    return std::max(1, (int)sysconf(_SC_NPROCESSORS_ONLN));
+    return std::max(1, int(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 // CPUs that one cgroup's quota pays for, rounded up; 0 for none. v2: "max 100000" or "150000
@@ -40,7 +40,7 @@ int quota_of(const std::string& folder) {
         std::ifstream(folder + "/cpu.cfs_period_us") >> period;
     }
     if (!(quota > 0) || !(period > 0)) return 0;
-    return std::max(1, (int)std::min(1e6, (quota + period - 1) / period));
+    return std::max(1, int(std::min(1e6, (quota + period - 1) / period)));
 }
 
 // The tightest quota of this process's cgroup and the groups above it.

@@ -19,7 +19,7 @@ SLUICE_LANE f32x16 from_e4m3(i32x16 code) {
 }
 
 static void run(const EngramGather& op, Team& team) {
-    int64_t row_blocks = op.dim / 32, blocks = (int64_t)op.n * op.columns * row_blocks;
+    int64_t row_blocks = op.dim / 32, blocks = int64_t(op.n) * op.columns * row_blocks;
 #pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b) {
         int64_t from = op.index[b / row_blocks] * row_blocks + b % row_blocks;
@@ -37,7 +37,7 @@ static float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* k
     int64_t d = 0;
     for (; d + 16 <= dim; d += 16)
         sum = sum + load(h + d) * (load(q + d) * load(k + d)) * load(key + d);
-    int left = (int)(dim - d);
+    int left = int(dim - d);
     if (left > 0)
         sum = sum + load_tail(h + d, left) * (load_tail(q + d, left) * load_tail(k + d, left)) *
                         load_tail(key + d, left);
@@ -45,8 +45,8 @@ static float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* k
 }
 
 static void run(const EngramGate& op, Team& team) {
-    int64_t dim = op.dim, items = (int64_t)op.n * op.hc;
-    float inverse_root = (float)(1.0 / __builtin_sqrt((double)dim));
+    int64_t dim = op.dim, items = int64_t(op.n) * op.hc;
+    float inverse_root = float(1.0 / __builtin_sqrt(double(dim)));
 #pragma omp parallel for num_threads(team.threads) if (items * dim > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int64_t i = item / op.hc, j = item % op.hc;
@@ -61,7 +61,7 @@ static void run(const EngramGate& op, Team& team) {
         f32x16 g = splat(sigmoid_f32(float_of(bits_of(root) | (bits_of(d) & 0x80000000u))));
         int64_t k = 0;
         for (; k + 16 <= dim; k += 16) store(h + k, load(h + k) + g * load(value + k));
-        int left = (int)(dim - k);
+        int left = int(dim - k);
         if (left > 0)
             store_tail(h + k, load_tail(h + k, left) + g * load_tail(value + k, left), left);
     }

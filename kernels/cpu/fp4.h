@@ -49,7 +49,7 @@ struct DigitRows {
 // 2^(byte - 127 - 10), NaN for 255.
 SLUICE_LANE float activation_scale(uint8_t byte) {
     if (byte == 255) return float_of(0x7fc00000u);
-    return byte > 10 ? float_of((uint32_t)(byte - 10) << 23) : float_of(1u << (byte + 12));
+    return byte > 10 ? float_of(uint32_t(byte - 10) << 23) : float_of(1u << (byte + 12));
 }
 
 // Cuts block b, 32 E4M3 codes, of the first of `rows`.
@@ -66,19 +66,19 @@ SLUICE_LANE void cut_block(const DigitRows& rows, int64_t b, const uint8_t* code
             int32_t value = e4m3_to_int(codes[2 * i + odd]);
             int32_t rest = (value + 128) >> 8;
             int32_t last = (rest + 128) >> 8;
-            to[i] = (int8_t)(value - rest * 256);
-            to[2 * stride + i] = (int8_t)(rest - last * 256);
-            to[4 * stride + i] = (int8_t)(last * last_factor);
+            to[i] = int8_t(value - rest * 256);
+            to[2 * stride + i] = int8_t(rest - last * 256);
+            to[4 * stride + i] = int8_t(last * last_factor);
             sum += value;
         }
     }
 #else
-    int16_t* low = (int16_t*)rows.digits + b * 64;
+    int16_t* low = reinterpret_cast<int16_t*>(rows.digits) + b * 64;
     for (int32_t i = 0; i < 32; ++i) {
         int32_t value = e4m3_to_int(codes[i]);
         int32_t high = (value + 512) >> 10;
-        low[i] = (int16_t)(value - high * 1024);
-        low[32 + i] = (int16_t)high;
+        low[i] = int16_t(value - high * 1024);
+        low[32 + i] = int16_t(high);
     }
 #endif
     rows.bias[b] = 12 * sum;
@@ -105,11 +105,11 @@ struct GroupWeights {
 
 // Scales of `left` blocks, at most 16; the others become 0.
 SLUICE_LANE __m512 weight_scales(const uint8_t* scales, int64_t left) {
-    __m128i e = left >= 16 ? _mm_loadu_si128((const __m128i*)scales)
-                           : _mm_maskz_loadu_epi8((__mmask16)((1u << left) - 1), scales);
+    __m128i e = left >= 16 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales))
+                           : _mm_maskz_loadu_epi8(__mmask16((1u << left) - 1), scales);
     // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
     __mmask16 special =
-        _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8((char)254));
+        _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8(char(254)));
     __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23);
     bits = _mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(0x00400000));
     return _mm512_castsi512_ps(bits);
@@ -127,7 +127,7 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
         if (blocks >= 4)
             c = _mm512_loadu_si512(codes + 64 * v);
         else
-            c = _mm512_maskz_loadu_epi8(blocks > 0 ? ((__mmask64)1 << (16 * blocks)) - 1 : 0,
+            c = _mm512_maskz_loadu_epi8(blocks > 0 ? (__mmask64(1) << (16 * blocks)) - 1 : 0,
                                         codes + 64 * v);
         w.low[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(c, mask));
         w.high[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask));
@@ -190,14 +190,14 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
     GroupWeights w;
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
-        __m256i c = _mm256_loadu_si256((const __m256i*)codes + v);
+        __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes) + v);
         w.low[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(c, mask));
         w.high[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(c, 4), mask));
     }
-    __m128i e = _mm_loadl_epi64((const __m128i*)scales);
+    __m128i e = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales));
     // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
     __m128i less = _mm_sub_epi8(e, _mm_set1_epi8(1));
-    __m128i special = _mm_cmpeq_epi8(_mm_max_epu8(less, _mm_set1_epi8((char)254)), less);
+    __m128i special = _mm_cmpeq_epi8(_mm_max_epu8(less, _mm_set1_epi8(char(254))), less);
     __m256i top = _mm256_and_si256(_mm256_cvtepi8_epi32(special), _mm256_set1_epi32(0x00400000));
     w.scale =
         _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23), top));
@@ -207,8 +207,9 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
 // Sums of two codes times two digits: 24 * 128 * 4 fits 16 bits.
 SLUICE_LANE __m256i multiply_digit(__m256i low, __m256i high, const int8_t* digits) {
     return _mm256_add_epi16(
-        _mm256_maddubs_epi16(low, _mm256_load_si256((const __m256i*)digits)),
-        _mm256_maddubs_epi16(high, _mm256_load_si256((const __m256i*)digits + 1)));
+        _mm256_maddubs_epi16(low, _mm256_load_si256(reinterpret_cast<const __m256i*>(digits))),
+        _mm256_maddubs_epi16(high,
+                             _mm256_load_si256(reinterpret_cast<const __m256i*>(digits) + 1)));
 }
 SLUICE_LANE __m256i multiply(__m256i low, __m256i high, const int8_t* digits) {
     __m256i d0 = _mm256_madd_epi16(multiply_digit(low, high, digits), _mm256_set1_epi16(1));
@@ -231,7 +232,8 @@ SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows&
     __m256i sums =
         _mm256_add_epi32(_mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
     sums = _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    __m256i exact = _mm256_sub_epi32(sums, _mm256_load_si256((const __m256i*)(x.bias + b)));
+    __m256i exact =
+        _mm256_sub_epi32(sums, _mm256_load_si256(reinterpret_cast<const __m256i*>(x.bias + b)));
     __m256 term = _mm256_mul_ps(_mm256_cvtepi32_ps(exact), _mm256_load_ps(x.scale + b));
     lanes = _mm256_add_ps(lanes, _mm256_mul_ps(term, w.scale));
 }
@@ -269,12 +271,12 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
 }
 
 SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows& x, int64_t b) {
-    const int16_t* digits = (const int16_t*)x.digits + b * 64;
+    const int16_t* digits = reinterpret_cast<const int16_t*>(x.digits) + b * 64;
     int32_t low = 0, high = 0;
     for (int i = 0; i < 32; ++i) low += w.twice[i] * digits[i];
     for (int i = 0; i < 32; ++i) high += w.twice[i] * digits[32 + i];
     float& lane = lanes.lane[b % 8];
-    lane = lane + (float)(low + high * 1024) * x.scale[b] * w.scale;
+    lane = lane + float(low + high * 1024) * x.scale[b] * w.scale;
 }
 
 #endif
@@ -288,7 +290,8 @@ SLUICE_LANE float add_lanes(const Lanes& lanes) {
 SLUICE_LANE void prefetch_group(const uint8_t* codes) {
     constexpr int64_t ahead = 2048;  // bytes; hides the jump to the next page on AVX2 machines
     for (int64_t i = 0; i < group_blocks * 16; i += 64)
-        __builtin_prefetch((const void*)((uintptr_t)codes + ahead + i));
+        __builtin_prefetch(
+            reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(codes) + ahead + i));
 }
 
 // Row `row` of w times one row of activations.

@@ -34,9 +34,9 @@ SLUICE_LANE void cut_tile_block(const DigitRows& rows, int64_t token, int64_t b,
         int32_t rest = (value + 128) >> 8;
         int32_t last = (rest + 128) >> 8;
         int8_t* to = block + k / 4 * 64 + k % 4;
-        to[0] = (int8_t)(value - rest * 256);
-        to[tile_digit_bytes] = (int8_t)(rest - last * 256);
-        to[2 * tile_digit_bytes] = (int8_t)last;
+        to[0] = int8_t(value - rest * 256);
+        to[tile_digit_bytes] = int8_t(rest - last * 256);
+        to[2 * tile_digit_bytes] = int8_t(last);
     }
     rows.scale[b * fp4_tile_rows + token] = activation_scale(scale_byte);
 }
@@ -77,7 +77,7 @@ SLUICE_LANE void load_tile_row(TilePanel& panel, int32_t r, const uint8_t* codes
         int64_t left = count - b;
         __m512i c =
             left >= 4 ? _mm512_loadu_si512(codes + 16 * b)
-                      : _mm512_maskz_loadu_epi8(((__mmask64)1 << (16 * left)) - 1, codes + 16 * b);
+                      : _mm512_maskz_loadu_epi8((__mmask64(1) << (16 * left)) - 1, codes + 16 * b);
         __m512i low = _mm512_shuffle_epi8(table, _mm512_and_si512(c, mask));
         __m512i high = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask));
         // Blocks 0 and 1, 2 and 3, each its even columns before its odd ones.
@@ -85,10 +85,14 @@ SLUICE_LANE void load_tile_row(TilePanel& panel, int32_t r, const uint8_t* codes
             _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high);
         __m512i second =
             _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high);
-        _mm256_store_si256((__m256i*)panel.weights[b][r], _mm512_castsi512_si256(first));
-        _mm256_store_si256((__m256i*)panel.weights[b + 1][r], _mm512_extracti64x4_epi64(first, 1));
-        _mm256_store_si256((__m256i*)panel.weights[b + 2][r], _mm512_castsi512_si256(second));
-        _mm256_store_si256((__m256i*)panel.weights[b + 3][r], _mm512_extracti64x4_epi64(second, 1));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b][r]),
+                           _mm512_castsi512_si256(first));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b + 1][r]),
+                           _mm512_extracti64x4_epi64(first, 1));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b + 2][r]),
+                           _mm512_castsi512_si256(second));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b + 3][r]),
+                           _mm512_extracti64x4_epi64(second, 1));
     }
     _mm512_store_ps(panel.scales[r], weight_scales(scales, count));
 }
@@ -134,7 +138,8 @@ static void fp4_tiles(float (&y)[fp4_tile_rows][fp4_tile_rows], const Fp4Matrix&
         for (int32_t r = 0; r < rows; ++r) {
             int64_t at = (row + r) * blocks + b;
             for (int64_t line = 0; line < 4; ++line)
-                __builtin_prefetch((const void*)((uintptr_t)w.codes + at * 16 + 256 + line * 64));
+                __builtin_prefetch(reinterpret_cast<const void*>(
+                    reinterpret_cast<uintptr_t>(w.codes) + at * 16 + 256 + line * 64));
             load_tile_row(panel, r, w.codes + at * 16, w.scales + at, count);
         }
         for (int64_t i = 0; i < count; ++i) add_tile_block(panel, i, b + i, rows, x);

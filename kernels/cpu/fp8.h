@@ -38,17 +38,18 @@ struct CodeLanes {
 SLUICE_LANE CodeLanes decode(const uint8_t* codes) {
     CodeLanes v;
 #if defined(__AVX512F__)
-    __m512i c = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)codes));
-    c = _mm512_and_si512(_mm512_slli_epi16(c, 7), _mm512_set1_epi16((short)0xbfff));
-    v.low.part[0] = (vf)_mm512_cvtph_ps(_mm512_castsi512_si256(c));
-    v.high.part[0] = (vf)_mm512_cvtph_ps(_mm512_extracti64x4_epi64(c, 1));
+    __m512i c = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+    c = _mm512_and_si512(_mm512_slli_epi16(c, 7), _mm512_set1_epi16(short(0xbfff)));
+    v.low.part[0] = vf(_mm512_cvtph_ps(_mm512_castsi512_si256(c)));
+    v.high.part[0] = vf(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(c, 1)));
 #elif defined(__F16C__)
     for (int half = 0; half < 2; ++half) {
-        __m256i c = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(codes + 16 * half)));
-        c = _mm256_and_si256(_mm256_slli_epi16(c, 7), _mm256_set1_epi16((short)0xbfff));
+        __m256i c = _mm256_cvtepi8_epi16(
+            _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + 16 * half)));
+        c = _mm256_and_si256(_mm256_slli_epi16(c, 7), _mm256_set1_epi16(short(0xbfff)));
         f32x16& to = half ? v.high : v.low;
-        to.part[0] = (vf)_mm256_cvtph_ps(_mm256_castsi256_si128(c));
-        to.part[1] = (vf)_mm256_cvtph_ps(_mm256_extracti128_si256(c, 1));
+        to.part[0] = vf(_mm256_cvtph_ps(_mm256_castsi256_si128(c)));
+        to.part[1] = vf(_mm256_cvtph_ps(_mm256_extracti128_si256(c, 1)));
     }
 #else
     for (int half = 0; half < 2; ++half) {
@@ -103,8 +104,8 @@ static bool values_safe(const float* x, int32_t count) {
 
 // The contract, literally: one output.
 static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
-    const uint8_t* codes = w.codes + (size_t)row * w.cols;
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32);
+    const uint8_t* codes = w.codes + size_t(row) * w.cols;
+    const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32);
     f32x16 sum = zero();
     for (int32_t b = 0; b < w.cols / 32; ++b) {
         float v[32];
@@ -119,17 +120,17 @@ static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
 // activation vectors. y[t * panel_rows + r]. True if a NaN code was among the weights.
 template <int rows, int tokens>
 static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t stride, float* y) {
-    const uint8_t* codes = w.codes + (size_t)row * w.cols;
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32);
+    const uint8_t* codes = w.codes + size_t(row) * w.cols;
+    const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32);
     f32x16 sum[rows][tokens];
     SLUICE_UNROLL for (int r = 0; r < rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
         sum[r][t] = zero();
     NanCodes check;
     for (int32_t b = 0; b < w.cols / 32; ++b) {
-        f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));
+        f32x16 scale = splat(float_of(uint32_t(scales[b] + 8) << 23));
         SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
-            const uint8_t* c = codes + (size_t)r * w.cols + 32 * b;
-            __builtin_prefetch(c + (size_t)rows * w.cols);  // the same place of the next rows
+            const uint8_t* c = codes + size_t(r) * w.cols + 32 * b;
+            __builtin_prefetch(c + size_t(rows) * w.cols);  // the same place of the next rows
             check.see(c);
             CodeLanes v = decode(c);
             SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
@@ -163,18 +164,18 @@ static bool fp8_few(const Fp8Matrix& w, int32_t row, int32_t rows, const float* 
 // Decodes `rows` <= panel_rows rows x `blocks` blocks, scaled: panel[block][panel_rows][32].
 static void decode_panel(const Fp8Matrix& w, int32_t row, int32_t rows, int32_t block,
                          int32_t blocks, float* panel, bool* nan) {
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32) + block;
+    const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32) + block;
     NanCodes check;
     for (int32_t r = 0; r < panel_rows; ++r) {
         // A short group repeats its last row; the sums are not used.
         int32_t from = row + (r < rows ? r : rows - 1);
-        const uint8_t* codes = w.codes + (size_t)from * w.cols + 32 * block;
+        const uint8_t* codes = w.codes + size_t(from) * w.cols + 32 * block;
         for (int32_t b = 0; b < blocks; ++b) {
-            __builtin_prefetch(codes + (size_t)panel_rows * w.cols + 32 * b);
+            __builtin_prefetch(codes + size_t(panel_rows) * w.cols + 32 * b);
             check.see(codes + 32 * b);
             CodeLanes v = decode(codes + 32 * b);
-            f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));
-            float* to = panel + ((size_t)b * panel_rows + r) * 32;
+            f32x16 scale = splat(float_of(uint32_t(scales[b] + 8) << 23));
+            float* to = panel + (size_t(b) * panel_rows + r) * 32;
             store(to, v.low * scale);
             store(to + 16, v.high * scale);
         }
@@ -234,7 +235,7 @@ static void fp8_panel(const Fp8Matrix& w, int32_t row, int32_t rows, const float
 static void fp8_outputs(const Fp8Matrix& w, int32_t row, int32_t rows, const Fp8Inputs& in,
                         int32_t n, bf16* y, int64_t y_stride) {
     alignas(64) float sums[panel_rows * panel_tokens * 16];
-    bool scales = scales_safe(w.scales + (size_t)(row / 32) * (w.cols / 32), w.cols / 32);
+    bool scales = scales_safe(w.scales + size_t(row / 32) * (w.cols / 32), w.cols / 32);
     for (int32_t i = 0; i < n; i += panel_tokens) {
         int32_t tokens = n - i < panel_tokens ? n - i : panel_tokens;
         const float* x = in.x + i * in.stride;

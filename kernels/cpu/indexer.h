@@ -37,13 +37,13 @@ struct IndexScratch {
         return (heads4(heads) * (width + 16) + 16 * width) * sizeof(float);
     }
     static IndexScratch place(void* memory, int64_t heads, int64_t width) {
-        float* at = (float*)memory;
+        float* at = reinterpret_cast<float*>(memory);
         return {at, at + heads4(heads) * width, at + (heads4(heads) + 16) * width};
     }
 };
 
 static int64_t visible_rows(const IndexTopk& op, int64_t i) {
-    int64_t visible = ((int64_t)op.position + i + 1) / op.ratio;
+    int64_t visible = (int64_t(op.position) + i + 1) / op.ratio;
     return visible < op.rows ? visible : op.rows;
 }
 static bool needs_scores(const IndexTopk& op, int64_t i) {
@@ -85,7 +85,7 @@ static void score_rows(const IndexTopk& op, const IndexScratch& s, int64_t i, in
     i32x16 all = rank_of(sum);
     memcpy(ranks, &all, sizeof ranks);
     for (int64_t r = 0; r < count; ++r)
-        rank[t + r] = any_candidate(op, i, t + r, t + r + 1) ? (uint16_t)ranks[r] : 0;
+        rank[t + r] = any_candidate(op, i, t + r, t + r + 1) ? uint16_t(ranks[r]) : 0;
 }
 
 // Sixteen rows for queries first .. first + queries - 1; query i's ranks begin at rank + (i -
@@ -122,7 +122,7 @@ static Threshold threshold_of(const uint16_t* rank, int64_t count, int64_t k) {
     for (int64_t t = 0; t < count; ++t)
         if (rank[t] >> 8 == high) bins[rank[t] & 255] += rank[t] != 0;
     while (above + bins[low] < k) above += bins[low--];
-    return {high << 8 | low, (int32_t)(k - above)};
+    return {high << 8 | low, int32_t(k - above)};
 }
 
 // Calls take(t) for the k best, in ascending order.
@@ -149,7 +149,7 @@ static void publish_candidates(const IndexTopk& op, int64_t i, int64_t visible, 
         int64_t end = (b + 1) * op.block < visible ? (b + 1) * op.block : visible;
         uint16_t best = 0;
         for (int64_t t = b * op.block; t < end; ++t) best = rank[t] > best ? rank[t] : best;
-        rank[b] = b + 1 == blocks ? (uint16_t)rank_of_infinity : best;
+        rank[b] = b + 1 == blocks ? uint16_t(rank_of_infinity) : best;
     }
     for_best(rank, blocks, op.keep, [=](int64_t b) {
         if (rank[b] > rank_of_minus_infinity) marks[b] = 1;
@@ -160,9 +160,9 @@ static void select_rows(const IndexTopk& op, int64_t i, uint16_t* rank) {
     int64_t visible = visible_rows(op, i), found = 0;
     int32_t* topk = op.topk + i * op.k;
     if (visible <= op.k)
-        for (; found < visible; ++found) topk[found] = (int32_t)found;
+        for (; found < visible; ++found) topk[found] = int32_t(found);
     else
-        for_best(rank, visible, op.k, [&](int64_t t) { topk[found++] = (int32_t)t; });
+        for_best(rank, visible, op.k, [&](int64_t t) { topk[found++] = int32_t(t); });
     for (; found < op.k; ++found) topk[found] = -1;
     if (op.mode == Candidates::publish) publish_candidates(op, i, visible, rank);
 }
@@ -170,9 +170,9 @@ static void select_rows(const IndexTopk& op, int64_t i, uint16_t* rank) {
 static void run(const IndexTopk& op, Team& team) {
     int64_t width = padded_width(op.dim), slice = index_queries(op.n, op.rows);
     size_t bytes = (IndexScratch::bytes(op.heads, width) + 63) / 64 * 64;
-    char* memory = (char*)reserve(team, bytes * team.threads);
+    char* memory = static_cast<char*>(reserve(team, bytes * team.threads));
     if (!memory) return;
-    uint16_t* rank = (uint16_t*)op.scratch;
+    uint16_t* rank = reinterpret_cast<uint16_t*>(op.scratch);
     int64_t work = visible_rows(op, op.n - 1) * op.n * op.heads * op.dim;
 #pragma omp parallel num_threads(team.threads) if (work > small_work)
     for (int64_t first = 0; first < op.n; first += slice) {

@@ -12,7 +12,7 @@ namespace sluice::cpu::SLUICE_ISA {
 
 SLUICE_LANE f32x16 swiglu_lanes(f32x16 g, f32x16 u, float limit, const float* weight) {
     g = select(g > splat(limit), splat(limit), g);
-    f32x16 silu = g / (splat(1.0f) + exp_f32(from_bits(bits(g) ^ splat_int((int32_t)0x80000000u))));
+    f32x16 silu = g / (splat(1.0f) + exp_f32(from_bits(bits(g) ^ splat_int(int32_t(0x80000000u)))));
     f32x16 a = silu * clamp(u, limit);
     return round_bf16(weight ? splat(*weight) * a : a);
 }
@@ -78,9 +78,9 @@ SLUICE_LANE DigitRows place_digit_rows(int8_t*& at, int32_t rows, int32_t cols) 
     DigitRows placed;
     placed.blocks = padded_blocks(cols);
     placed.digits = at;
-    placed.bias = (int32_t*)(placed.digits + rows * placed.blocks * digit_stride);
-    placed.scale = (float*)(placed.bias + rows * placed.blocks);
-    at = (int8_t*)(placed.scale + rows * placed.blocks);
+    placed.bias = reinterpret_cast<int32_t*>(placed.digits + rows * placed.blocks * digit_stride);
+    placed.scale = reinterpret_cast<float*>(placed.bias + rows * placed.blocks);
+    at = reinterpret_cast<int8_t*>(placed.scale + rows * placed.blocks);
     return placed;
 }
 
@@ -109,7 +109,7 @@ template <class Emit>
 static void fp4_tile_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const DigitRows& x,
                              int32_t rows, Emit emit) {
     for (int64_t row = first; row < end; row += fp4_tile_rows) {
-        int32_t count = (int32_t)(end - row < fp4_tile_rows ? end - row : fp4_tile_rows);
+        int32_t count = int32_t(end - row < fp4_tile_rows ? end - row : fp4_tile_rows);
         float y[fp4_tile_rows][fp4_tile_rows];
         fp4_tiles(y, w, row, count, x);
         for (int32_t r = 0; r < count; ++r)
@@ -130,7 +130,7 @@ static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const Di
         if (rows >= fp4_tile_least) return fp4_tile_outputs(w, first, end, x, rows, emit);
     }
     for (int64_t row = first; row < end; row += fp4_panel_rows) {
-        int32_t count = (int32_t)(end - row < fp4_panel_rows ? end - row : fp4_panel_rows);
+        int32_t count = int32_t(end - row < fp4_panel_rows ? end - row : fp4_panel_rows);
         float y[fp4_panel_rows][fp4_panel_tokens];
         fp4_panel(y, w, row, count, x, rows);
         for (int32_t r = 0; r < count; ++r)
@@ -244,15 +244,15 @@ static void down(const Round& round) {
 }
 
 static void run_round(Round& round, Team& team) {
-    int32_t dim = (int32_t)round.dim, inner = (int32_t)round.inner_dim;
-    size_t values = (size_t)round.rows * inner;
-    int8_t* at =
-        (int8_t*)reserve(team, digit_rows_bytes(round.x_rows, dim) +
-                                   digit_rows_bytes(round.rows, inner) + 2 * values * sizeof(bf16));
+    int32_t dim = int32_t(round.dim), inner = int32_t(round.inner_dim);
+    size_t values = size_t(round.rows) * inner;
+    int8_t* at = static_cast<int8_t*>(reserve(team, digit_rows_bytes(round.x_rows, dim) +
+                                                        digit_rows_bytes(round.rows, inner) +
+                                                        2 * values * sizeof(bf16)));
     if (!at) return;
     round.x = place_digit_rows(at, round.x_rows, dim);
     round.inner = place_digit_rows(at, round.rows, inner);
-    round.gate = (bf16*)at;
+    round.gate = reinterpret_cast<bf16*>(at);
     round.up = round.gate + values;
 #pragma omp parallel num_threads(team.threads) if (round.count * round.dim * inner > small_work)
     {
@@ -288,7 +288,7 @@ static void run(const Combine& op, Team& team) {
 #pragma omp parallel for num_threads(team.threads) if (items * 16 * op.k > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int64_t i = item / chunks, d = item % chunks * 16;
-        int left = (int)(op.dim - d);
+        int left = int(op.dim - d);
         const bf16* partial = op.partial + i * op.k * op.dim + d;
         const bf16* shared = op.shared + i * op.dim + d;
         f32x16 sum = zero();

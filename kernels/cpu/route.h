@@ -12,7 +12,7 @@ template <int rows, int tokens>
 static void gate_logits(const bf16* w, const bf16* x, int64_t dim, float* z, int64_t z_stride) {
     f32x16 sums[rows][tokens] = {};
     for (int64_t k = 0; k < dim; k += 16) {
-        int left = dim - k < 16 ? (int)(dim - k) : 16;
+        int left = dim - k < 16 ? int(dim - k) : 16;
         f32x16 v[tokens];
 #pragma GCC unroll 4
         for (int t = 0; t < tokens; ++t)
@@ -63,7 +63,7 @@ static void choose_experts(const Route& op, int64_t i, float* score, float* bias
 static void run(const Route& op, Team& team) {
     constexpr int64_t rows = 4, tokens = register_lanes == 16 ? 4 : 1;
     int64_t experts = op.gate.rows, dim = op.gate.cols, groups = (experts + rows - 1) / rows;
-    float* z = (float*)reserve(team, 2 * op.n * experts * sizeof(float));
+    float* z = static_cast<float*>(reserve(team, 2 * op.n * experts * sizeof(float)));
     if (!z) return;
 #pragma omp parallel num_threads(team.threads) if (op.n * experts * dim > small_work)
     {

@@ -150,12 +150,12 @@ SLUICE_LANE i32x16 select(i32x16 mask, i32x16 a, i32x16 b) {
 
 SLUICE_LANE i32x16 bits(f32x16 x) {
     i32x16 r;
-    SLUICE_EACH r.part[p] = (vi)x.part[p];
+    SLUICE_EACH r.part[p] = vi(x.part[p]);
     return r;
 }
 SLUICE_LANE f32x16 from_bits(i32x16 x) {
     f32x16 r;
-    SLUICE_EACH r.part[p] = (vf)x.part[p];
+    SLUICE_EACH r.part[p] = vf(x.part[p]);
     return r;
 }
 SLUICE_LANE f32x16 select(i32x16 mask, f32x16 a, f32x16 b) {
@@ -173,9 +173,9 @@ SLUICE_LANE f32x16 absolute(f32x16 x) {
 // a * b + c where a * b is exact in fp32, so that fusing changes nothing.
 SLUICE_LANE vf mul_add_exact(vf a, vf b, vf c) {
 #if defined(__AVX512F__)
-    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+    return vf(_mm512_fmadd_ps(__m512(a), __m512(b), __m512(c)));
 #elif defined(__FMA__)
-    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+    return vf(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
 #else
     return a * b + c;
 #endif
@@ -209,19 +209,19 @@ SLUICE_LANE float tree_sum(f32x16 x) {
 // this compiler takes a register apart first.
 SLUICE_LANE vi widen(vh x) {
 #if defined(__AVX512F__)
-    return (vi)_mm512_cvtepu16_epi32((__m256i)x);
+    return vi(_mm512_cvtepu16_epi32(__m256i(x)));
 #elif defined(__AVX2__)
-    return (vi)_mm256_cvtepu16_epi32((__m128i)x);
+    return vi(_mm256_cvtepu16_epi32(__m128i(x)));
 #else
     return __builtin_convertvector(x, vi);
 #endif
 }
 SLUICE_LANE vi widen(vb x) {
 #if defined(__AVX512F__)
-    return (vi)_mm512_cvtepu8_epi32((__m128i)x);
+    return vi(_mm512_cvtepu8_epi32(__m128i(x)));
 #elif defined(__AVX2__)
-    __m128i low = _mm_cvtsi64_si128((int64_t)x);
-    return (vi)_mm256_cvtepu8_epi32(low);
+    __m128i low = _mm_cvtsi64_si128(int64_t(x));
+    return vi(_mm256_cvtepu8_epi32(low));
 #else
     return __builtin_convertvector(x, vi);
 #endif
@@ -229,10 +229,10 @@ SLUICE_LANE vi widen(vb x) {
 // Lanes of 0 .. 0xffff.
 SLUICE_LANE vh narrow_16(vi x) {
 #if defined(__AVX512F__)
-    return (vh)_mm512_cvtepi32_epi16((__m512i)x);
+    return vh(_mm512_cvtepi32_epi16(__m512i(x)));
 #elif defined(__AVX2__)
-    __m256i v = (__m256i)x;
-    return (vh)_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    __m256i v = __m256i(x);
+    return vh(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
 #else
     return __builtin_convertvector(x, vh);
 #endif
@@ -244,7 +244,7 @@ SLUICE_LANE f32x16 load(const bf16* x) {
     SLUICE_EACH {
         vh h;
         memcpy(&h, x + p * register_lanes, sizeof h);
-        r.part[p] = (vf)(widen(h) << 16);
+        r.part[p] = vf(widen(h) << 16);
     }
     return r;
 }

@@ -16,7 +16,7 @@ __device__ void scores(const SparseAttention& op, const Turn& turn, int query, i
                        const bf16* const* keys, int count, int stride, float* s) {
     constexpr int tiles = 4;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
-    const bf16* row = op.q + ((int64_t)query * op.heads + head0 + g) * op.dim;
+    const bf16* row = op.q + (int64_t(query) * op.heads + head0 + g) * op.dim;
     bool low = head0 + g < op.heads, high = head0 + g + 8 < op.heads;
     for (int first = w * 8; first < count; first += tiles * warps * 8) {
         const bf16* key[tiles];
@@ -65,7 +65,7 @@ struct Ahead {
         for (int i = 0; i < pieces; ++i) {
             int key = place[i] >> 16;
             v[i] = key < key_tile && base + key < count
-                       ? *(const uint4*)(keys[base + key] + (place[i] & 0xffff))
+                       ? *reinterpret_cast<const uint4*>(keys[base + key] + (place[i] & 0xffff))
                        : make_uint4(0, 0, 0, 0);
         }
     }
@@ -73,7 +73,8 @@ struct Ahead {
 #pragma unroll
         for (int i = 0; i < pieces; ++i) {
             int key = place[i] >> 16;
-            if (key < key_tile) *(uint4*)(staged + key * stride + (place[i] & 0xffff)) = v[i];
+            if (key < key_tile)
+                *reinterpret_cast<uint4*>(staged + key * stride + (place[i] & 0xffff)) = v[i];
         }
     }
 };
@@ -102,7 +103,7 @@ __device__ void weighted_sum(const SparseAttention& op, const Turn& back, int qu
             int column = (t * warps + w) * 8;
             if (column >= op.dim) continue;
             uint32_t address =
-                (uint32_t)__cvta_generic_to_shared(staged + (lane % 16) * staged_stride + column);
+                uint32_t(__cvta_generic_to_shared(staged + (lane % 16) * staged_stride + column));
             uint32_t b0, b1;
             asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
                          : "=r"(b0), "=r"(b1)
@@ -123,9 +124,9 @@ __global__ void __launch_bounds__(block, 3)
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float den[head_tile];
     int stride = shape.keys_max + 4, staged_stride = shape.dim_padded + 8;
-    auto** keys = (const bf16**)memory;
-    auto* s = (float*)(keys + shape.keys_max);
-    auto* staged = (bf16*)(s + head_tile * stride);
+    auto** keys = reinterpret_cast<const bf16**>(memory);
+    auto* s = reinterpret_cast<float*>(keys + shape.keys_max);
+    auto* staged = reinterpret_cast<bf16*>(s + head_tile * stride);
     int query = blockIdx.x, head0 = blockIdx.y * head_tile;
     int count = list_keys(op, query, keys);
     Turn turn = turn_of(rotation.rope, rotation.position + query, op.dim, false);
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(block, 3)
 
 size_t attention_scratch_bytes(int heads, int window, int k) {
     size_t keys = ceil_div(window + k, key_tile) * key_tile + 4;
-    return (size_t)few_queries * ceil_div(heads, head_tile) * head_tile * keys * sizeof(float);
+    return size_t(few_queries) * ceil_div(heads, head_tile) * head_tile * keys * sizeof(float);
 }
 
 size_t attention_shared_bytes(int window, int k, int dim) {

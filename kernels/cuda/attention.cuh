@@ -36,14 +36,14 @@ __device__ inline const bf16* window_key(const SparseAttention& op, int64_t at) 
 // it.
 __device__ int list_keys(const SparseAttention& op, int query, const bf16** keys) {
     __shared__ int valid_of[warps];
-    int64_t p = (int64_t)op.position + query, first = max((int64_t)0, p - op.window + 1);
-    int window = (int)(p - first + 1), lane = threadIdx.x % warp, w = threadIdx.x / warp;
+    int64_t p = int64_t(op.position) + query, first = max(int64_t(0), p - op.window + 1);
+    int window = int(p - first + 1), lane = threadIdx.x % warp, w = threadIdx.x / warp;
     int at = window, k = op.compressed ? op.k : 0;
-    const int32_t* rows = op.topk + (int64_t)query * op.k;
-    int next = (int)threadIdx.x < k ? rows[threadIdx.x] : -1;
+    const int32_t* rows = op.topk + int64_t(query) * op.k;
+    int next = int(threadIdx.x) < k ? rows[threadIdx.x] : -1;
     for (int i = threadIdx.x; i < window; i += block) keys[i] = window_key(op, first + i);
     for (int base = 0; base < k; base += block) {
-        int row = next, ahead = base + block + (int)threadIdx.x;
+        int row = next, ahead = base + block + int(threadIdx.x);
         next = ahead < k ? rows[ahead] : -1;
         unsigned valid = __ballot_sync(0xffffffffu, row >= 0);
         if (lane == 0) valid_of[w] = __popc(valid);
@@ -55,7 +55,7 @@ __device__ int list_keys(const SparseAttention& op, int query, const bf16** keys
         }
         if (row >= 0)
             keys[before + __popc(valid & ((1u << lane) - 1))] =
-                op.compressed + (int64_t)row * op.dim;
+                op.compressed + int64_t(row) * op.dim;
         __syncthreads();
     }
     __syncthreads();
@@ -64,7 +64,7 @@ __device__ int list_keys(const SparseAttention& op, int query, const bf16** keys
 
 // Eight halves of a vector, 0 beyond the end. dim % 8 == 0 and vectors are 16-byte aligned.
 __device__ inline uint4 load8(const bf16* v, int at, int dim) {
-    return v && at < dim ? *(const uint4*)(v + at) : make_uint4(0, 0, 0, 0);
+    return v && at < dim ? *reinterpret_cast<const uint4*>(v + at) : make_uint4(0, 0, 0, 0);
 }
 
 // Two bf16 of a word as a pair, turned.
@@ -85,7 +85,7 @@ __device__ inline void score_tile(const SparseAttention& op, const Turn& turn, i
                                   const bf16* key, float (&c)[4]) {
     int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
     auto head_row = [&](int h) {
-        return head0 + h < op.heads ? op.q + ((int64_t)query * op.heads + head0 + h) * op.dim
+        return head0 + h < op.heads ? op.q + (int64_t(query) * op.heads + head0 + h) * op.dim
                                     : nullptr;
     };
     const bf16 *low = head_row(g), *high = head_row(g + 8);
@@ -143,7 +143,7 @@ __device__ inline void write_tile(const SparseAttention& op, const Turn& back, i
         if (head0 + h >= op.heads) continue;
         float a = round_bf16(c[2 * i] / den[h]), b = round_bf16(c[2 * i + 1] / den[h]);
         back.apply(column, a, b);
-        bf16* out = op.out + ((int64_t)query * op.heads + head0 + h) * op.dim + column;
+        bf16* out = op.out + (int64_t(query) * op.heads + head0 + h) * op.dim + column;
         out[0] = to_bf16(a);
         out[1] = to_bf16(b);
     }

@@ -215,7 +215,7 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     if (auto made = upload_time_.create(); !made) return made;
     auto tickets = take(cuda::tickets_max * sizeof(unsigned), "counters");
     if (!tickets) return tl::unexpected<Error>(tickets.error());
-    scratch_.tickets = (unsigned*)*tickets;
+    scratch_.tickets = reinterpret_cast<unsigned*>(*tickets);
     fill_zero(scratch_.tickets, cuda::tickets_max * sizeof(unsigned));
     return report();
 }
@@ -256,7 +256,7 @@ Result<std::byte*> CudaBackend::allocate_shared(size_t bytes, std::string_view p
         !got)
         return tl::unexpected<Error>(got.error());
     shared_.push_back(memory);
-    return (std::byte*)memory;
+    return static_cast<std::byte*>(memory);
 }
 
 uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {

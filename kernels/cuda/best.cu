@@ -12,7 +12,7 @@ __device__ inline unsigned long long rank(float x, int place) {
     uint32_t bits = bits_of(x + 0.0f);
     uint32_t order = bits >> 31 ? ~bits : bits | 0x80000000u;
     if (x != x) order = 0;
-    return (unsigned long long)order << 32 | (uint32_t)~place;
+    return static_cast<unsigned long long>(order) << 32 | uint32_t(~place);
 }
 
 __device__ inline unsigned long long larger(unsigned long long a, unsigned long long b) {
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(block) best_kernel(Best op) {
     __shared__ unsigned long long best_of[warps];
     __shared__ int odd_of[warps];
     start_after_previous();
-    const float* x = op.x + (int64_t)blockIdx.x * op.count;
+    const float* x = op.x + int64_t(blockIdx.x) * op.count;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp;
     unsigned long long best = 0;
     int odd = op.count;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(block) best_kernel(Best op) {
         best = larger(best, best_of[i]);
         odd = min(odd, odd_of[i]);
     }
-    op.place[2 * blockIdx.x] = (int)~(uint32_t)best;
+    op.place[2 * blockIdx.x] = int(~uint32_t(best));
     op.place[2 * blockIdx.x + 1] = odd < op.count ? odd : -1;
 }
 

@@ -137,7 +137,7 @@ __device__ inline void quantise_lane(float v, uint8_t* code, uint8_t* scale) {
     bool bad = group_any<32>(!is_finite(v));
     float a = fmaxf(warp_max(fabsf(v)), 1e-4f);
     uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
-    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    float inverse = bad ? 0.0f : exp2i(127 - int(byte));
     float q = fminf(fmaxf(v * inverse, -448.0f), 448.0f);
     *code = bad ? 0 : float_to_e4m3(q);
     *scale = byte;
@@ -162,14 +162,14 @@ __device__ inline void store_four(const float (&v)[4], const QuantRows& out, int
     bool bad = group_any<8>(!finite);
     a = group_max<8>(a);
     uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
-    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    float inverse = bad ? 0.0f : exp2i(127 - int(byte));
     uint32_t codes = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         float q = fminf(fmaxf(v[i] * inverse, -448.0f), 448.0f);
-        codes |= (bad ? 0u : (uint32_t)float_to_e4m3(q)) << (8 * i);
+        codes |= (bad ? 0u : uint32_t(float_to_e4m3(q))) << (8 * i);
     }
-    *(uint32_t*)(out.codes + at) = codes;
+    *reinterpret_cast<uint32_t*>(out.codes + at) = codes;
     if (threadIdx.x % 8 == 0) out.scales[at / 32] = byte;
 }
 
@@ -198,7 +198,7 @@ __device__ inline float block_sum(float x, float* shared) {
 __device__ inline uint32_t e4m3x2_to_half2(uint32_t codes) {
 #if __CUDA_ARCH__ >= 890
     uint32_t out;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"((uint16_t)codes));
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"(uint16_t(codes)));
     return out;
 #else
     // code << 7 placed in a half is value * 2^-8; multiplied back by 256, exactly.

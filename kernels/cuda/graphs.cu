@@ -16,7 +16,7 @@ void allow_shared(const void* kernel, size_t bytes) {
     size_t& most = allowed.try_emplace({device, kernel}, always).first->second;
     if (bytes <= most) return;
     most = bytes;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes));
 }
 
 namespace {

@@ -78,7 +78,7 @@ struct Streams {
 
     template <int width>
     __device__ static uint32_t load(const bf16* from) {
-        if constexpr (width == 2) return *(const uint32_t*)from;
+        if constexpr (width == 2) return *reinterpret_cast<const uint32_t*>(from);
         return from->bits;
     }
     __device__ static float half_of(uint32_t word, int t) {

@@ -16,7 +16,7 @@ __device__ void norm_row(const RmsNorm& op, int64_t row, float* shared, float* y
         sum = sum + v * v;
     }
     sum = block_sum(sum, shared);
-    float r = 1.0f / sqrtf(sum / (float)op.cols + op.eps);
+    float r = 1.0f / sqrtf(sum / float(op.cols) + op.eps);
     for (int k = threadIdx.x; k < op.cols; k += block)
         y[k] = round_bf16(to_float(op.w[k]) * (to_float(x[k]) * r));
     __syncthreads();
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(block)
     const RopeRequant& place = op.key_place;
     int dim = op.key.cols;
     norm_row(op.key, row, shared, y);
-    Turn turn = turn_of(place.rope, place.position + (int)row * place.stride, dim, place.inverse);
+    Turn turn = turn_of(place.rope, place.position + int(row) * place.stride, dim, place.inverse);
     bf16* buffer = op.store.buffer
                        ? op.store.buffer + (op.store.position + row) % op.store.window * dim
                        : nullptr;

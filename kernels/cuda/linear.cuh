@@ -64,15 +64,15 @@ template <>
 struct Operands<Kind::fp8> {
     uint2 raw;
     __device__ void load_w(const Job& job, int row, int block, int quad) {
-        raw =
-            row < job.rows
-                ? __ldg((const uint2*)(job.codes + (int64_t)row * job.cols + block * 32 + quad * 8))
-                : make_uint2(0, 0);
+        raw = row < job.rows ? __ldg(reinterpret_cast<const uint2*>(
+                                   job.codes + int64_t(row) * job.cols + block * 32 + quad * 8))
+                             : make_uint2(0, 0);
     }
     __device__ void load_x(const Job& job, int token, int, int block, int quad) {
-        raw = token < job.n ? __ldg((const uint2*)(job.x_codes + (int64_t)token * job.x_stride +
-                                                   block * 32 + quad * 8))
-                            : make_uint2(0, 0);
+        raw = token < job.n
+                  ? __ldg(reinterpret_cast<const uint2*>(
+                        job.x_codes + int64_t(token) * job.x_stride + block * 32 + quad * 8))
+                  : make_uint2(0, 0);
     }
     __device__ Words w() const { return from_codes(raw); }
     __device__ Words x() const { return from_codes(raw); }
@@ -81,11 +81,12 @@ struct Operands<Kind::fp8> {
 // Eight BF16; cols of any number: the tail of a row is read element by element.
 __device__ inline uint4 load_bf16x8(const bf16* row, int at, int cols) {
     const bf16* p = row + at;
-    if (at + 8 <= cols && ((uintptr_t)p & 15) == 0) return __ldg((const uint4*)p);
+    if (at + 8 <= cols && (reinterpret_cast<uintptr_t>(p) & 15) == 0)
+        return __ldg(reinterpret_cast<const uint4*>(p));
     uint32_t v[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < 8; ++i)
-        if (at + i < cols) v[i / 2] |= (uint32_t)p[i].bits << (16 * (i % 2));
+        if (at + i < cols) v[i / 2] |= uint32_t(p[i].bits) << (16 * (i % 2));
     return make_uint4(v[0], v[1], v[2], v[3]);
 }
 
@@ -94,11 +95,11 @@ struct Operands<Kind::bf16> {
     uint4 raw;
     __device__ void load_w(const Job& job, int row, int block, int quad) {
         raw = row < job.rows
-                  ? load_bf16x8(job.w + (int64_t)row * job.cols, block * 32 + quad * 8, job.cols)
+                  ? load_bf16x8(job.w + int64_t(row) * job.cols, block * 32 + quad * 8, job.cols)
                   : make_uint4(0, 0, 0, 0);
     }
     __device__ void load_x(const Job& job, int token, int, int block, int quad) {
-        raw = token < job.n ? load_bf16x8(job.x + (int64_t)token * job.x_stride,
+        raw = token < job.n ? load_bf16x8(job.x + int64_t(token) * job.x_stride,
                                           block * 32 + quad * 8, job.cols)
                             : make_uint4(0, 0, 0, 0);
     }
@@ -110,18 +111,18 @@ template <>
 struct Operands<Kind::grouped> {
     uint4 raw;
     __device__ void load_w(const Job& job, int row, int block, int quad) {
-        uint2 codes =
-            row < job.rows
-                ? __ldg((const uint2*)(job.codes + (int64_t)row * job.cols + block * 32 + quad * 8))
-                : make_uint2(0, 0);
+        uint2 codes = row < job.rows
+                          ? __ldg(reinterpret_cast<const uint2*>(
+                                job.codes + int64_t(row) * job.cols + block * 32 + quad * 8))
+                          : make_uint2(0, 0);
         raw.x = codes.x;
         raw.y = codes.y;
     }
     __device__ void load_x(const Job& job, int token, int group, int block, int quad) {
-        raw = token < job.n
-                  ? __ldg((const uint4*)(job.x + (int64_t)token * job.x_stride +
-                                         (int64_t)group * job.cols + block * 32 + quad * 8))
-                  : make_uint4(0, 0, 0, 0);
+        raw = token < job.n ? __ldg(reinterpret_cast<const uint4*>(
+                                  job.x + int64_t(token) * job.x_stride +
+                                  int64_t(group) * job.cols + block * 32 + quad * 8))
+                            : make_uint4(0, 0, 0, 0);
     }
     __device__ Words w() const {
         Words h = from_codes(make_uint2(raw.x, raw.y));
@@ -173,7 +174,7 @@ __device__ inline float weight_scale(const Job& job, int row0, int block) {
     if constexpr (kind == Kind::bf16)
         return 1.0f;
     else
-        return e8m0_to_float(__ldg(job.w_scales + (int64_t)(row0 / 32) * (job.cols / 32) + block));
+        return e8m0_to_float(__ldg(job.w_scales + int64_t(row0 / 32) * (job.cols / 32) + block));
 }
 
 template <Kind kind>
@@ -182,13 +183,13 @@ __device__ inline float token_scale(const Job& job, int token, int block) {
         return 1.0f;
     else
         return token < job.n
-                   ? e8m0_to_float(__ldg(job.x_scales + (int64_t)token * (job.cols / 32) + block))
+                   ? e8m0_to_float(__ldg(job.x_scales + int64_t(token) * (job.cols / 32) + block))
                    : 0.0f;
 }
 
 __device__ inline void store(const Job& job, int row, int token, float value) {
     if (row >= job.rows || token >= job.n) return;
-    int64_t at = (int64_t)token * job.rows + row;
+    int64_t at = int64_t(token) * job.rows + row;
     if (job.y_bf16)
         job.y_bf16[at] = to_bf16(value);
     else
@@ -210,12 +211,12 @@ __host__ __device__ inline int staged_bytes(int cols, int tokens) {
 }
 
 __device__ inline Staged stage(const Job& job, int token0, int tokens, uint8_t* memory) {
-    float* scales = (float*)(memory + tokens * job.cols);
+    float* scales = reinterpret_cast<float*>(memory + tokens * job.cols);
     int words = job.cols / 8, blocks = job.cols / 32, count = min(tokens, job.n - token0);
-    const uint2* from = (const uint2*)(job.x_codes + (int64_t)token0 * job.cols);
+    const uint2* from = reinterpret_cast<const uint2*>(job.x_codes + int64_t(token0) * job.cols);
     for (int i = threadIdx.x; i < count * words; i += blockDim.x)
-        ((uint2*)memory)[i] = __ldg(from + i);
-    const uint8_t* bytes = job.x_scales + (int64_t)token0 * blocks;
+        reinterpret_cast<uint2*>(memory)[i] = __ldg(from + i);
+    const uint8_t* bytes = job.x_scales + int64_t(token0) * blocks;
     for (int i = threadIdx.x; i < count * blocks; i += blockDim.x)
         scales[i] = e8m0_to_float(__ldg(bytes + i));
     return {memory, scales};
@@ -246,12 +247,12 @@ struct Ahead {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4, last = end - 1 - base;
         if constexpr (kind == Kind::fp8) {
             const uint8_t* from = job.codes + base * 32 + quad * 8;
-            const uint8_t* a = from + (int64_t)min(row0 + g, job.rows - 1) * job.cols;
-            const uint8_t* b = from + (int64_t)min(row0 + g + 8, job.rows - 1) * job.cols;
+            const uint8_t* a = from + int64_t(min(row0 + g, job.rows - 1)) * job.cols;
+            const uint8_t* b = from + int64_t(min(row0 + g + 8, job.rows - 1)) * job.cols;
 #pragma unroll
             for (int d = 0; d < depth; ++d) {
-                low[d].raw = __ldg((const uint2*)(a + min(d, last) * 32));
-                high[d].raw = __ldg((const uint2*)(b + min(d, last) * 32));
+                low[d].raw = __ldg(reinterpret_cast<const uint2*>(a + min(d, last) * 32));
+                high[d].raw = __ldg(reinterpret_cast<const uint2*>(b + min(d, last) * 32));
             }
         } else {
 #pragma unroll
@@ -291,7 +292,7 @@ __device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<
                 float s0 = 1.0f, s1 = 1.0f, t[4];
                 if constexpr (kind == Kind::fp8) {
                     if (in_shared) {
-                        x.raw = *(const uint2*)(columns[tile].codes + block * 32);
+                        x.raw = *reinterpret_cast<const uint2*>(columns[tile].codes + block * 32);
                         s0 = columns[tile].scale0[block];
                         s1 = columns[tile].scale1[block];
                     }
@@ -332,7 +333,7 @@ template <Kind kind>
 int shared_bytes(const Job& job, int values, int tokens) {
     int staged = kind == Kind::fp8 ? staged_bytes(job.cols, tokens < job.n ? tokens : job.n) : 0;
     if (staged > staged_max) staged = 0;
-    return slices_of(job.cols) * values * (int)sizeof(float) + staged;
+    return slices_of(job.cols) * values * int(sizeof(float)) + staged;
 }
 
 inline Job job_of(const LinearFp8& op) {

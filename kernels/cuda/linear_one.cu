@@ -59,7 +59,7 @@ struct Vector {
     const uint8_t* scales;
 };
 
-constexpr int staged_block = 64 + (int)sizeof(float);
+constexpr int staged_block = 64 + int(sizeof(float));
 __host__ __device__ constexpr int align16(int bytes) {
     return (bytes + 15) / 16 * 16;
 }
@@ -72,14 +72,14 @@ struct Staged1 {
 
 template <Kind kind>
 __device__ inline Staged1 stage_one(const Vector& from, int blocks, std::byte* memory) {
-    auto* x = (uint4*)memory;
-    auto* scale = (float*)(x + blocks * 4);
+    auto* x = reinterpret_cast<uint4*>(memory);
+    auto* scale = reinterpret_cast<float*>(x + blocks * 4);
     for (int i = threadIdx.x; i < blocks * 4; i += blockDim.x) {
         if constexpr (kind == Kind::fp8) {
-            Words w = from_codes(((const uint2*)from.values)[i]);
+            Words w = from_codes(reinterpret_cast<const uint2*>(from.values)[i]);
             x[i] = make_uint4(w.v[0], w.v[1], w.v[2], w.v[3]);
         } else {
-            x[i] = ((const uint4*)from.values)[i];
+            x[i] = reinterpret_cast<const uint4*>(from.values)[i];
         }
     }
     if constexpr (kind == Kind::fp8)
@@ -131,18 +131,18 @@ struct Slice {
 
     __device__ void load(const Matrix& m, int row0, int slice) {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-        int64_t pitch = (int64_t)m.blocks * Form<kind>::block_bytes;
+        int64_t pitch = int64_t(m.blocks) * Form<kind>::block_bytes;
         const std::byte* a = m.weights + (row0 + g) * pitch +
                              slice * length * Form<kind>::block_bytes + quad * sizeof(Raw);
         const std::byte* b = a + 8 * pitch;
 #pragma unroll
         for (int d = 0; d < length; ++d) {
-            low[d] = __ldg((const Raw*)(a + d * Form<kind>::block_bytes));
-            high[d] = __ldg((const Raw*)(b + d * Form<kind>::block_bytes));
+            low[d] = __ldg(reinterpret_cast<const Raw*>(a + d * Form<kind>::block_bytes));
+            high[d] = __ldg(reinterpret_cast<const Raw*>(b + d * Form<kind>::block_bytes));
         }
         if constexpr (kind != Kind::bf16)
-            scale = e8m0_to_float(__ldg(m.scales + (int64_t)(row0 / 32) * m.blocks +
-                                        slice * length + (lane < length ? lane : 0)));
+            scale = e8m0_to_float(__ldg(m.scales + int64_t(row0 / 32) * m.blocks + slice * length +
+                                        (lane < length ? lane : 0)));
     }
 
     // Rows g and g + 8 to sums[g] and sums[g + 8].
@@ -169,7 +169,7 @@ struct Copied {
         rows = memory;
 #if __CUDA_ARCH__ >= 900
         int lane = threadIdx.x % warp;
-        barrier = (uint32_t)__cvta_generic_to_shared(arrived);
+        barrier = uint32_t(__cvta_generic_to_shared(arrived));
         if (lane == 0) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
             asm volatile("fence.mbarrier_init.release.cluster;");
@@ -180,15 +180,15 @@ struct Copied {
         __syncwarp();
         if (lane < 16) {
             const std::byte* from =
-                m.weights + (int64_t)(row0 + lane) * m.blocks * 32 + slice * row_bytes;
-            uint32_t to = (uint32_t)__cvta_generic_to_shared(memory + place(lane));
+                m.weights + int64_t(row0 + lane) * m.blocks * 32 + slice * row_bytes;
+            uint32_t to = uint32_t(__cvta_generic_to_shared(memory + place(lane)));
             asm volatile(
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
                 "[%3];" ::"r"(to),
                 "l"(__cvta_generic_to_global(from)), "r"(row_bytes), "r"(barrier)
                 : "memory");
         }
-        scale = e8m0_to_float(__ldg(m.scales + (int64_t)(row0 / 32) * m.blocks + slice * length +
+        scale = e8m0_to_float(__ldg(m.scales + int64_t(row0 / 32) * m.blocks + slice * length +
                                     (lane < length ? lane : 0)));
 #endif
     }
@@ -204,9 +204,10 @@ struct Copied {
                 : "memory");
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
         const std::byte *low = rows + place(g) + quad * 8, *high = rows + place(g + 8) + quad * 8;
-        slice_product<kind, length>([&](int d) { return *(const uint2*)(low + d * 32); },
-                                    [&](int d) { return *(const uint2*)(high + d * 32); }, scale, x,
-                                    slice, sums);
+        slice_product<kind, length>(
+            [&](int d) { return *reinterpret_cast<const uint2*>(low + d * 32); },
+            [&](int d) { return *reinterpret_cast<const uint2*>(high + d * 32); }, scale, x, slice,
+            sums);
 #endif
     }
 
@@ -241,7 +242,7 @@ struct Plain {
 __device__ inline void store_tiles(const Plain& op, const float* sums, int first, int units,
                                    int slices) {
     int at = first + threadIdx.x / 16, r = threadIdx.x % 16;
-    if ((int)threadIdx.x >= units * 16 || at >= op.tiles) return;
+    if (int(threadIdx.x) >= units * 16 || at >= op.tiles) return;
     float total = slice_sum(sums + threadIdx.x / 16 * slices * 16 + r, slices);
     if (at >= op.a_tiles)
         op.b_bf16[(at - op.a_tiles) * 16 + r] = to_bf16(total);
@@ -275,7 +276,7 @@ __global__ void __launch_bounds__(threads_of<kind, length>)
     start_after_previous();
     Vector from = op.x;
     if constexpr (kind == Kind::grouped)
-        from.values += (int64_t)(first / op.group_tiles) * op.group_bytes;
+        from.values += int64_t(first / op.group_tiles) * op.group_bytes;
     Staged1 x = stage_one<kind>(from, op.a.blocks, memory);
     __syncthreads();
     if (inside) weights.run(x, slice, sums + w * 16);
@@ -295,7 +296,7 @@ __global__ void __launch_bounds__(threads_max)
     weights.load(op.a, row0 + (w >> slices_log2) * 16, slice);
     start_after_previous();
     Vector from = op.x;
-    from.values += (int64_t)(blockIdx.x * 2 / op.group_tiles) * op.group_bytes;
+    from.values += int64_t(blockIdx.x * 2 / op.group_tiles) * op.group_bytes;
     Staged1 x = stage_one<Kind::grouped>(from, op.a.blocks, memory);
     __syncthreads();
     weights.run(x, slice, sums + w * 16);
@@ -333,7 +334,8 @@ __global__ void __launch_bounds__(threads_max)
 
 template <Kind kind>
 Matrix matrix_of(const Job& job) {
-    auto* weights = kind == Kind::bf16 ? (const std::byte*)job.w : (const std::byte*)job.codes;
+    auto* weights = kind == Kind::bf16 ? reinterpret_cast<const std::byte*>(job.w)
+                                       : reinterpret_cast<const std::byte*>(job.codes);
     return {weights, job.w_scales, job.cols / 32};
 }
 
@@ -376,12 +378,14 @@ template <Kind kind>
 Plain plain_of(const Job& a) {
     Plain op{};
     op.a = matrix_of<kind>(a);
-    op.x = {kind == Kind::fp8 ? (const std::byte*)a.x_codes : (const std::byte*)a.x, a.x_scales};
+    op.x = {kind == Kind::fp8 ? reinterpret_cast<const std::byte*>(a.x_codes)
+                              : reinterpret_cast<const std::byte*>(a.x),
+            a.x_scales};
     op.a_bf16 = a.y_bf16;
     op.a_f32 = a.y_f32;
     op.a_tiles = op.tiles = a.rows / 16;
     op.group_tiles = a.group_rows / 16;
-    op.group_bytes = a.cols * (int)sizeof(bf16);
+    op.group_bytes = a.cols * int(sizeof(bf16));
     return op;
 }
 
@@ -395,7 +399,7 @@ int units_of(const Plain& op, int slices, int threads) {
 }
 
 bool copies(const Matrix& m) {
-    return (uintptr_t)m.weights % 16 == 0;
+    return reinterpret_cast<uintptr_t>(m.weights) % 16 == 0;
 }
 
 template <Kind kind>
@@ -414,7 +418,7 @@ bool one(const Job& a, const Job* b, Lane lane) {
         unsigned grid = ceil_div(op.tiles, units);
         if constexpr (kind != Kind::bf16 && length() <= 10) {
             size_t shared = align16(plan.shared) +
-                            (size_t)units * plan.slices * Copied<kind, length()>::tile_bytes;
+                            size_t(units) * plan.slices * Copied<kind, length()>::tile_bytes;
             if (lane.can_overlap && copies(op.a) && (!b || copies(op.b)) &&
                 shared + sums_max * sizeof(float) + 512 <= shared_max)
                 return launch_kernel(one_kernel<kind, length(), true>, grid, threads, shared, lane,

@@ -59,15 +59,15 @@ struct Shared {
     static constexpr int token_scales = kind == Kind::fp8 ? T::tokens * L::blocks : 0;
     static constexpr int row_scales = kind == Kind::bf16 ? 0 : T::rows / 32 * L::blocks;
     static constexpr int stage =
-        w_bytes + x_bytes + (token_scales + ceil_div(row_scales, 4) * 4) * (int)sizeof(float);
+        w_bytes + x_bytes + (token_scales + ceil_div(row_scales, 4) * 4) * int(sizeof(float));
     static constexpr int out_stride = T::rows + 8;  // of a token, in the finished tile
-    static constexpr int out = T::tokens * out_stride * (int)sizeof(bf16);
+    static constexpr int out = T::tokens * out_stride * int(sizeof(bf16));
     static constexpr int bytes = stages * stage > out ? stages* stage : out;
 
     std::byte* memory;
     __device__ std::byte* w(int at) const { return memory + at * stage; }
     __device__ std::byte* x(int at) const { return w(at) + w_bytes; }
-    __device__ float* x_scale(int at) const { return (float*)(x(at) + x_bytes); }
+    __device__ float* x_scale(int at) const { return reinterpret_cast<float*>(x(at) + x_bytes); }
     __device__ float* w_scale(int at) const { return x_scale(at) + token_scales; }
 };
 
@@ -83,11 +83,11 @@ struct Copier {
     int target;
 
     __device__ Copier(const void* operand, uint32_t stride, int first, int last)
-        : from((const std::byte*)operand) {
+        : from(static_cast<const std::byte*>(operand)) {
         int row = threadIdx.x / pieces, piece = threadIdx.x % pieces;
 #pragma unroll
         for (int i = 0; i < rows / step; ++i)
-            offset[i] = (uint32_t)min(first + row + i * step, last) * stride;
+            offset[i] = uint32_t(min(first + row + i * step, last)) * stride;
         target = place<bytes, blocks>(row, piece);
     }
     __device__ void copy(std::byte* to, int block, int last) const {
@@ -116,10 +116,10 @@ struct Work {
           row0(row0_),
           token0(token0_),
           blocks(job_.cols / 32),
-          w(kind == Kind::bf16 ? (const void*)job_.w : job_.codes,
+          w(kind == Kind::bf16 ? static_cast<const void*>(job_.w) : job_.codes,
             kind == Kind::bf16 ? job_.cols * 2u : job_.cols, row0_, job_.rows - 1),
-          x(kind == Kind::fp8 ? (const void*)job_.x_codes
-                              : job_.x + (int64_t)(row0_ / job_.group_rows) * job_.cols,
+          x(kind == Kind::fp8 ? static_cast<const void*>(job_.x_codes)
+                              : job_.x + int64_t(row0_ / job_.group_rows) * job_.cols,
             kind == Kind::fp8 ? job_.x_stride : job_.x_stride * 2u, token0_, job_.n - 1) {}
 
     __device__ void load(int at, int block) const {
@@ -137,13 +137,13 @@ struct Work {
             static_assert(S::token_scales <= T::threads);
             int token = min(token0 + i % T::tokens, job.n - 1);
             if (i < S::token_scales)
-                bytes.x = __ldg(job.x_scales + (int64_t)token * per_row +
+                bytes.x = __ldg(job.x_scales + int64_t(token) * per_row +
                                 min(block + i / T::tokens, blocks - 1));
         }
         if constexpr (kind != Kind::bf16) {
             if (i >= S::row_scales) return bytes;
             int tile = min(row0 + i % (T::rows / 32) * 32, job.rows - 1) / 32;
-            bytes.w = __ldg(job.w_scales + (int64_t)tile * per_row +
+            bytes.w = __ldg(job.w_scales + int64_t(tile) * per_row +
                             min(block + i / (T::rows / 32), blocks - 1));
         }
         return bytes;
@@ -160,10 +160,10 @@ struct Work {
 template <bool codes, int blocks>
 __device__ inline Words words_at(const std::byte* rows, int row, int block, int quad) {
     if constexpr (codes) {
-        return from_codes(
-            *(const uint2*)(rows + place<32, blocks>(row, block * 2 + quad / 2) + quad % 2 * 8));
+        return from_codes(*reinterpret_cast<const uint2*>(
+            rows + place<32, blocks>(row, block * 2 + quad / 2) + quad % 2 * 8));
     } else {
-        uint4 v = *(const uint4*)(rows + place<64, 1>(row, quad));
+        uint4 v = *reinterpret_cast<const uint4*>(rows + place<64, 1>(row, quad));
         return {{v.x, v.y, v.z, v.w}};
     }
 }
@@ -188,8 +188,8 @@ __device__ inline void block_of_tile(const Shared<kind, T>& shared, int at, int 
     for (int n = 0; n < T::n; ++n) {
         x[n] = words_at<kind == Kind::fp8, per_stage>(shared.x(at), token + n * 8 + g, block, quad);
         if constexpr (kind == Kind::fp8)
-            s_x[n] =
-                *(const float2*)(shared.x_scale(at) + block * T::tokens + token + n * 8 + 2 * quad);
+            s_x[n] = *reinterpret_cast<const float2*>(shared.x_scale(at) + block * T::tokens +
+                                                      token + n * 8 + 2 * quad);
     }
 #pragma unroll
     for (int m = 0; m < T::m; ++m) {
@@ -228,7 +228,7 @@ __device__ inline void store_tile(const Work<kind, T>& work, const float (&total
     const Job& job = work.job;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     int row = w % T::row_warps * T::m * 16 + g, token = w / T::row_warps * T::n * 8 + 2 * quad;
-    bf16* out = (bf16*)work.shared.memory;
+    bf16* out = reinterpret_cast<bf16*>(work.shared.memory);
     __syncthreads();
 #pragma unroll
     for (int m = 0; m < T::m; ++m)
@@ -244,14 +244,14 @@ __device__ inline void store_tile(const Work<kind, T>& work, const float (&total
             }
     if (!job.y_bf16) return;
     __syncthreads();
-    bool whole = job.rows % 8 == 0 && ((uintptr_t)job.y_bf16 & 15) == 0;
+    bool whole = job.rows % 8 == 0 && (reinterpret_cast<uintptr_t>(job.y_bf16) & 15) == 0;
     for (int i = threadIdx.x; i < T::tokens * (T::rows / 8); i += T::threads) {
         int t = i / (T::rows / 8), r = i % (T::rows / 8) * 8;
         if (work.token0 + t >= job.n) break;
         const bf16* from = out + t * S::out_stride + r;
-        bf16* to = job.y_bf16 + (int64_t)(work.token0 + t) * job.rows + work.row0 + r;
+        bf16* to = job.y_bf16 + int64_t(work.token0 + t) * job.rows + work.row0 + r;
         if (whole && work.row0 + r < job.rows) {
-            *(uint4*)to = *(const uint4*)from;
+            *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
             continue;
         }
         for (int j = 0; j < 8 && work.row0 + r + j < job.rows; ++j) to[j] = from[j];
@@ -323,8 +323,8 @@ bool large_pays(const Job& job) {
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     auto rounds = [&](int rows, int tokens, int resident) {
-        int64_t tiles = (int64_t)ceil_div(job.rows, rows) * ceil_div(job.n, tokens);
-        return (double)ceil_div<int64_t>(tiles, resident * processors) * resident * rows * tokens;
+        int64_t tiles = int64_t(ceil_div(job.rows, rows)) * ceil_div(job.n, tokens);
+        return double(ceil_div<int64_t>(tiles, resident * processors)) * resident * rows * tokens;
     };
     return rounds(Large::rows, Large::tokens, Large::resident) <
            1.07 * rounds(Small::rows, Small::tokens, Small::resident);
@@ -334,8 +334,9 @@ template <Kind kind>
 bool wide(const Job& job, Lane lane) {
     auto fits = [&](int rows) { return job.group_rows >= job.rows || job.group_rows % rows == 0; };
     uintptr_t addresses =
-        (uintptr_t)job.codes | (uintptr_t)job.w | (uintptr_t)job.x_codes | (uintptr_t)job.x;
-    int64_t x_bytes = (int64_t)job.n * job.x_stride * 2, w_bytes = (int64_t)job.rows * job.cols * 2;
+        reinterpret_cast<uintptr_t>(job.codes) | reinterpret_cast<uintptr_t>(job.w) |
+        reinterpret_cast<uintptr_t>(job.x_codes) | reinterpret_cast<uintptr_t>(job.x);
+    int64_t x_bytes = int64_t(job.n) * job.x_stride * 2, w_bytes = int64_t(job.rows) * job.cols * 2;
     if (job.cols % 32 || job.x_stride % 16 || addresses % 16 || !fits(Small::rows) ||
         x_bytes > UINT32_MAX || w_bytes > UINT32_MAX)
         return false;

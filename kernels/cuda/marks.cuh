@@ -14,7 +14,7 @@
 namespace sluice::cuda {
 
 inline std::string meaning(cudaError_t error) {
-    return cat(cudaGetErrorName(error), " (", (int)error, "): ", cudaGetErrorString(error));
+    return cat(cudaGetErrorName(error), " (", int(error), "): ", cudaGetErrorString(error));
 }
 
 inline Result<void> check(cudaError_t error, std::string_view what) {

@@ -28,11 +28,12 @@ struct Row {
 
 // Six 16-byte pieces a block, whose digits also give its sum.
 __device__ Row stage_row(const Digits& from, int64_t row, int blocks, std::byte* memory) {
-    Row to{(uint8_t*)memory, (float*)(memory + blocks * digits_stride), nullptr};
-    to.sum = (int*)(to.scale + blocks);
-    const uint4* planes = (const uint4*)(from.planes + row * blocks * digits_bytes);
+    Row to{reinterpret_cast<uint8_t*>(memory),
+           reinterpret_cast<float*>(memory + blocks * digits_stride), nullptr};
+    to.sum = reinterpret_cast<int*>(to.scale + blocks);
+    const uint4* planes = reinterpret_cast<const uint4*>(from.planes + row * blocks * digits_bytes);
     for (int i = threadIdx.x; i < blocks * 6; i += blockDim.x)
-        *(uint4*)(to.digits + i / 6 * digits_stride + i % 6 * 16) = planes[i];
+        *reinterpret_cast<uint4*>(to.digits + i / 6 * digits_stride + i % 6 * 16) = planes[i];
     for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
         to.scale[b] = from.scale[row * blocks + b];
         to.sum[b] = block_sum_of(planes + b * 6);
@@ -50,11 +51,11 @@ __device__ inline int block_integer(uint4 codes, const uint4 (&d)[6], int sum) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         uint32_t flipped = w[i] ^ 0x88888888u;
-        int low = (int)weights_offset(w[i], flipped),
-            high = (int)weights_offset(w[i] >> 16, flipped >> 16);
-        s0 = __dp4a(high, (int)x[2 * i + 1], __dp4a(low, (int)x[2 * i], s0));
-        s1 = __dp4a(high, (int)x[8 + 2 * i + 1], __dp4a(low, (int)x[8 + 2 * i], s1));
-        s2 = __dp4a(high, (int)x[16 + 2 * i + 1], __dp4a(low, (int)x[16 + 2 * i], s2));
+        int low = int(weights_offset(w[i], flipped)),
+            high = int(weights_offset(w[i] >> 16, flipped >> 16));
+        s0 = __dp4a(high, int(x[2 * i + 1]), __dp4a(low, int(x[2 * i]), s0));
+        s1 = __dp4a(high, int(x[8 + 2 * i + 1]), __dp4a(low, int(x[8 + 2 * i]), s1));
+        s2 = __dp4a(high, int(x[16 + 2 * i + 1]), __dp4a(low, int(x[16 + 2 * i]), s2));
     }
     return s0 + s1 * 256 + s2 * 65536 - 12 * sum;
 }
@@ -72,8 +73,9 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
     auto fetch = [&](int b) {
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
-            int64_t at = (int64_t)(r0 + r) * blocks + b;
-            next[r] = b < blocks ? __ldg((const uint4*)(codes + at * 16)) : make_uint4(0, 0, 0, 0);
+            int64_t at = int64_t(r0 + r) * blocks + b;
+            next[r] = b < blocks ? __ldg(reinterpret_cast<const uint4*>(codes + at * 16))
+                                 : make_uint4(0, 0, 0, 0);
             next_scale[r] = b < blocks ? __ldg(scales + at) : 127;
         }
     };
@@ -92,7 +94,8 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
         int at = inside ? b : 0;
         uint4 d[6];
 #pragma unroll
-        for (int i = 0; i < 6; ++i) d[i] = *(const uint4*)(x.digits + at * digits_stride + i * 16);
+        for (int i = 0; i < 6; ++i)
+            d[i] = *reinterpret_cast<const uint4*>(x.digits + at * digits_stride + i * 16);
         float s_x = x.scale[at];
         int sum = x.sum[at];
 #pragma unroll
@@ -119,8 +122,8 @@ __global__ void item_digits_kernel(__grid_constant__ const Items items) {
     int blocks = items.dim / 32, lane = threadIdx.x % warp;
     int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (b >= blocks) return;
-    int64_t from = (int64_t)*items.at[blockIdx.y].row * blocks + b;
-    store_digits(items.in, (int64_t)blockIdx.y * blocks + b, items.x.codes[from * 32 + lane],
+    int64_t from = int64_t(*items.at[blockIdx.y].row) * blocks + b;
+    store_digits(items.in, int64_t(blockIdx.y) * blocks + b, items.x.codes[from * 32 + lane],
                  items.x.scales[from]);
 }
 
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(row_block)
     if (w != 0) return;
     uint8_t code, byte;
     swiglu_lane(gate[lane], up[lane], item.weight, items.limit, &code, &byte);
-    store_digits(items.act, (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x, code, byte);
+    store_digits(items.act, int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x, code, byte);
 }
 
 __global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ const Items items) {
@@ -152,11 +155,11 @@ __global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ c
     int row0 = blockIdx.x * 32 + w * 4;
     float y[4];
     warp_rows<4>(item.c2, item.s2, row0, blocks, x, y);
-    if (lane < 4) item.out[(int64_t)*item.slot * items.dim + row0 + lane] = to_bf16(pick(y, lane));
+    if (lane < 4) item.out[int64_t(*item.slot) * items.dim + row0 + lane] = to_bf16(pick(y, lane));
 }
 
 size_t row_shared(int cols) {
-    return (size_t)(cols / 32) * (digits_stride + sizeof(float) + sizeof(int));
+    return size_t(cols / 32) * (digits_stride + sizeof(float) + sizeof(int));
 }
 
 size_t align256(size_t bytes) {
@@ -164,10 +167,10 @@ size_t align256(size_t bytes) {
 }
 
 Digits carve(std::byte*& memory, int count, int blocks) {
-    Digits d{(uint8_t*)memory, nullptr};
-    memory += align256((size_t)count * blocks * record_bytes);
-    d.scale = (float*)memory;
-    memory += align256((size_t)count * blocks * sizeof(float));
+    Digits d{reinterpret_cast<uint8_t*>(memory), nullptr};
+    memory += align256(size_t(count) * blocks * record_bytes);
+    d.scale = reinterpret_cast<float*>(memory);
+    memory += align256(size_t(count) * blocks * sizeof(float));
     return d;
 }
 
@@ -201,7 +204,7 @@ void launch_rows(const RoutedExpert* ops, int count, Lane lane) {
                        e.w3.scales, ops[i].rows, ops[i].slots, ops[i].weights, ops[i].out};
     }
     if (launch_items(items, count, lane)) return;
-    unsigned n = (unsigned)count;
+    unsigned n = unsigned(count);
     launch_plain(item_digits_kernel, dim3(ceil_div(items.dim / 32, 8), n), 256, 0, lane, items);
     launch_plain(gate_up_row_kernel, dim3(items.inner / 32, n), row_block, row_shared(items.dim),
                  lane, items);

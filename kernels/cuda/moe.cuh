@@ -59,9 +59,9 @@ struct Split {
     int d0, d1, d2;
 };
 __device__ inline Split split(int x) {
-    int d0 = (int8_t)(x & 255);
+    int d0 = int8_t(x & 255);
     int rest = (x - d0) >> 8;
-    int d1 = (int8_t)(rest & 255);
+    int d1 = int8_t(rest & 255);
     return {d0, d1, (rest - d1) >> 8};
 }
 
@@ -78,9 +78,9 @@ __device__ inline void store_digits(const Digits& to, int64_t block, uint8_t cod
     int lane = threadIdx.x % warp;
     Split d = split(e4m3_to_int(code));
     uint8_t* plane = to.planes + block * digits_bytes + lane;
-    plane[0] = (uint8_t)d.d0;
-    plane[32] = (uint8_t)d.d1;
-    plane[64] = (uint8_t)d.d2;
+    plane[0] = uint8_t(d.d0);
+    plane[32] = uint8_t(d.d1);
+    plane[64] = uint8_t(d.d2);
     if (lane == 0) to.scale[block] = activation_scale(scale);
 }
 
@@ -93,10 +93,10 @@ __device__ inline int block_sum_of(const uint4* planes) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             uint4 v = planes[d * 2 + half];
-            sum[d] = __dp4a((int)v.x, 0x01010101, sum[d]);
-            sum[d] = __dp4a((int)v.y, 0x01010101, sum[d]);
-            sum[d] = __dp4a((int)v.z, 0x01010101, sum[d]);
-            sum[d] = __dp4a((int)v.w, 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.x), 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.y), 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.z), 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.w), 0x01010101, sum[d]);
         }
     }
     return sum[0] + sum[1] * 256 + sum[2] * 65536;

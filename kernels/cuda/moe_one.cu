@@ -22,31 +22,31 @@ struct Row {
 };
 
 constexpr size_t row_bytes(int blocks) {
-    return zeros + 256 * sizeof(float) + (size_t)blocks * record_bytes;
+    return zeros + 256 * sizeof(float) + size_t(blocks) * record_bytes;
 }
 
 // Every load is on its way before the first is stored.
 template <int blocks>
 __device__ Row stage(const uint8_t* records, std::byte* memory) {
     constexpr int pieces = blocks * record_bytes / 16, each = ceil_div(pieces, threads);
-    auto* zero = (uint8_t*)memory;
-    auto* power = (float*)(zero + zeros);
-    auto* to = (uint4*)(power + 256);
+    auto* zero = reinterpret_cast<uint8_t*>(memory);
+    auto* power = reinterpret_cast<float*>(zero + zeros);
+    auto* to = reinterpret_cast<uint4*>(power + 256);
     uint4 held[each];
 #pragma unroll
     for (int k = 0; k < each; ++k) {
         int i = threadIdx.x + k * threads;
-        if (i < pieces) held[k] = ((const uint4*)records)[i];
+        if (i < pieces) held[k] = reinterpret_cast<const uint4*>(records)[i];
     }
-    if (threadIdx.x < zeros / 4) ((int*)zero)[threadIdx.x] = 0;
-    power[threadIdx.x] = e8m0_to_float((uint8_t)threadIdx.x);
+    if (threadIdx.x < zeros / 4) reinterpret_cast<int*>(zero)[threadIdx.x] = 0;
+    power[threadIdx.x] = e8m0_to_float(uint8_t(threadIdx.x));
 #pragma unroll
     for (int k = 0; k < each; ++k) {
         int i = threadIdx.x + k * threads;
         if (i < pieces) to[i] = held[k];
     }
     __syncthreads();
-    return {zero, (uint8_t*)to, power};
+    return {zero, reinterpret_cast<uint8_t*>(to), power};
 }
 
 // Codes are read once, 64 bytes of a row by a warp: the card fetches the row's next ones with them.
@@ -58,7 +58,7 @@ __device__ inline uint4 load_codes(const uint8_t* at) {
                  : "l"(at));
     return v;
 #else
-    return __ldg((const uint4*)at);
+    return __ldg(reinterpret_cast<const uint4*>(at));
 #endif
 }
 
@@ -79,7 +79,7 @@ class Decode {
 
  private:
     __device__ static uint32_t own(uint32_t table) {
-        return __shfl_sync(0xffffffffu, table, (int)(threadIdx.x % warp));
+        return __shfl_sync(0xffffffffu, table, int(threadIdx.x % warp));
     }
     uint32_t more_, more_high_, less_, less_high_;
 };
@@ -92,7 +92,7 @@ class Rows {
  public:
     __device__ Rows(const uint8_t* codes, const uint8_t* scales, int row0, int half) : half_(half) {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-        int64_t at = (int64_t)(row0 + g) * blocks + 4 * half + quad;
+        int64_t at = int64_t(row0 + g) * blocks + 4 * half + quad;
         codes_ = codes + at * 16;
         scales_ = scales + at;
 #pragma unroll
@@ -117,7 +117,7 @@ class Rows {
             for (int d = 0; d < depth; ++d) {
                 int sums[2];
                 integers(decode, next_[d][0], next_[d][1], low, high, sums);
-                float2 pair = *(const float2*)(mine + digits_bytes);
+                float2 pair = *reinterpret_cast<const float2*>(mine + digits_bytes);
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
                     acc[i] = acc[i] + term(sums[i] - __float_as_int(pair.y), pair.x,
@@ -155,7 +155,8 @@ class Rows {
             uint32_t fa = a[s] ^ 0x88888888u, fb = b[s] ^ 0x88888888u;
             uint32_t a0 = decode(a[s], fa), a2 = decode(a[s] >> 16, fa >> 16);
             uint32_t a1 = decode(b[s], fb), a3 = decode(b[s] >> 16, fb >> 16);
-            uint2 x = *(const uint2*)(digits + s * 8), y = *(const uint2*)(digit2 + s * 8);
+            uint2 x = *reinterpret_cast<const uint2*>(digits + s * 8),
+                  y = *reinterpret_cast<const uint2*>(digit2 + s * 8);
             mma_s8(c, a0, a1, a2, a3, x.x, x.y);
             mma_s8(e, a0, a1, a2, a3, y.x, y.y);
         }
@@ -178,13 +179,13 @@ __device__ inline float tree(const float (&v)[8]) {
 __device__ inline void store_record(uint8_t* record, uint8_t code, uint8_t scale) {
     int lane = threadIdx.x % warp, sum = e4m3_to_int(code);
     Split d = split(sum);
-    record[lane] = (uint8_t)d.d0;
-    record[32 + lane] = (uint8_t)d.d1;
-    record[64 + lane] = (uint8_t)d.d2;
+    record[lane] = uint8_t(d.d0);
+    record[32 + lane] = uint8_t(d.d1);
+    record[64 + lane] = uint8_t(d.d2);
 #pragma unroll
     for (int off = 16; off > 0; off >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, off);
     if (lane == 0)
-        *(float2*)(record + digits_bytes) =
+        *reinterpret_cast<float2*>(record + digits_bytes) =
             make_float2(activation_scale(scale), __int_as_float(12 * sum));
 }
 
@@ -193,8 +194,8 @@ __global__ void one_digits_kernel(__grid_constant__ const Items items) {
     int blocks = items.dim / 32, lane = threadIdx.x % warp;
     int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (b >= blocks) return;
-    int64_t from = (int64_t)*items.at[blockIdx.y].row * blocks + b;
-    store_record(items.in.planes + ((int64_t)blockIdx.y * blocks + b) * record_bytes,
+    int64_t from = int64_t(*items.at[blockIdx.y].row) * blocks + b;
+    store_record(items.in.planes + (int64_t(blockIdx.y) * blocks + b) * record_bytes,
                  items.x.codes[from * 32 + lane], items.x.scales[from]);
 }
 
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(threads, 4)
                             blockIdx.x * 32 + tile % 2 * 16, w % 2);
     start_after_previous();
     constexpr int blocks = steps * 8;
-    Row x = stage<blocks>(items.in.planes + (int64_t)blockIdx.y * blocks * record_bytes, memory);
+    Row x = stage<blocks>(items.in.planes + int64_t(blockIdx.y) * blocks * record_bytes, memory);
     rows.run(x, lanes[tile]);
     __syncthreads();
     if (w != 0) return;
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(threads, 4)
     float gate = round_bf16(tree(lanes[low][row])), up = round_bf16(tree(lanes[2 + low][row]));
     uint8_t code, byte;
     swiglu_lane(gate, up, item.weight, items.limit, &code, &byte);
-    int64_t block = (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x;
+    int64_t block = int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x;
     store_record(items.act.planes + block * record_bytes, code, byte);
 }
 
@@ -232,11 +233,11 @@ __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ 
     Rows<steps, depth> rows(item.c2, item.s2, row0 + w / 2 * 16, w % 2);
     start_after_previous();
     constexpr int blocks = steps * 8;
-    Row x = stage<blocks>(items.act.planes + (int64_t)blockIdx.y * blocks * record_bytes, memory);
+    Row x = stage<blocks>(items.act.planes + int64_t(blockIdx.y) * blocks * record_bytes, memory);
     rows.run(x, lanes[w / 2]);
     __syncthreads();
     if (threadIdx.x < tiles * 16)
-        item.out[(int64_t)*item.slot * items.dim + row0 + threadIdx.x] =
+        item.out[int64_t(*item.slot) * items.dim + row0 + threadIdx.x] =
             to_bf16(tree(lanes[threadIdx.x / 16][threadIdx.x % 16]));
 }
 
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ 
 
 // The shapes of V4.1 (5120 and 2304 wide) and some that test the same code at less cost.
 bool launch_items(const Items& items, int count, Lane lane) {
-    unsigned n = (unsigned)count;
+    unsigned n = unsigned(count);
     auto start = [&](auto gate_up, int dim, auto down, int inner) {
         launch_kernel(one_digits_kernel, dim3(ceil_div(dim / 32, 8), n), 256, 0, lane, items);
         launch_kernel(gate_up, dim3(inner / 32, n), threads, row_bytes(dim / 32), lane, items);

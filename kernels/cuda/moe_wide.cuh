@@ -64,10 +64,10 @@ struct Stage {
         return memory + w_bytes + token * lanes * 32 + (block ^ (token & 7)) * 32;
     }
     __device__ float* w_scale(int block) const {
-        return (float*)(memory + w_bytes + x_bytes) + block * scale_stride;
+        return reinterpret_cast<float*>(memory + w_bytes + x_bytes) + block * scale_stride;
     }
     __device__ float* x_scale(int block) const {
-        return (float*)(memory + w_bytes + x_bytes + w_scale_bytes) + block * tile;
+        return reinterpret_cast<float*>(memory + w_bytes + x_bytes + w_scale_bytes) + block * tile;
     }
 };
 
@@ -88,7 +88,7 @@ struct Copier {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
             copy16(to.w(row + i * 32, piece),
-                   from.codes[i] + ((int64_t)row * from.blocks + block) * 16);
+                   from.codes[i] + (int64_t(row) * from.blocks + block) * 16);
         piece = threadIdx.x % 16;
         block = min(first + piece / 2, from.blocks - 1);
 #pragma unroll
@@ -97,11 +97,11 @@ struct Copier {
             if (token < from.token_tiles * 8)
                 copy16(
                     to.x(token, piece / 2) + piece % 2 * 16,
-                    from.x + ((int64_t)token_row[i] * from.blocks + block) * 32 + piece % 2 * 16);
+                    from.x + (int64_t(token_row[i]) * from.blocks + block) * 32 + piece % 2 * 16);
         }
         if (threadIdx.x < x_scale_bytes / 16)
-            copy16((std::byte*)to.x_scale(0) + threadIdx.x * 16,
-                   from.x_scale + (int64_t)first * tile + threadIdx.x * 4);
+            copy16(reinterpret_cast<std::byte*>(to.x_scale(0)) + threadIdx.x * 16,
+                   from.x_scale + int64_t(first) * tile + threadIdx.x * 4);
     }
     struct Bytes {
         uint8_t at[2];
@@ -109,7 +109,7 @@ struct Copier {
     __device__ Bytes load_scales(int first) const {
         int r = threadIdx.x / 4, block = first + threadIdx.x % 4 * 2;
         const uint8_t* scales =
-            (r < 32 ? from.scales[0] : from.scales[1]) + (int64_t)(r % 32) * from.blocks;
+            (r < 32 ? from.scales[0] : from.scales[1]) + int64_t(r % 32) * from.blocks;
         return {{__ldg(scales + min(block, from.blocks - 1)),
                  __ldg(scales + min(block + 1, from.blocks - 1))}};
     }
@@ -200,7 +200,7 @@ __device__ inline void block_of_stage(const Stage& stage, int token_tiles, float
     float s_w[8];
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-        a[r] = weight_halves(*(const uint32_t*)(stage.w(r * 8 + g, w) + quad * 4));
+        a[r] = weight_halves(*reinterpret_cast<const uint32_t*>(stage.w(r * 8 + g, w) + quad * 4));
         s_w[r] = s_weights[r * 8 + g];
     }
 #pragma unroll
@@ -213,8 +213,8 @@ __device__ inline void block_of_stage(const Stage& stage, int token_tiles, float
 #pragma unroll
         for (int p = 0; p < 2; ++p) {
             int n = pair * 2 + p;
-            raw[p] = *(const uint2*)(stage.x(n * 8 + g, w) + quad * 8);
-            scale[p] = *(const float2*)(s_x + n * 8 + 2 * quad);
+            raw[p] = *reinterpret_cast<const uint2*>(stage.x(n * 8 + g, w) + quad * 8);
+            scale[p] = *reinterpret_cast<const float2*>(s_x + n * 8 + 2 * quad);
         }
 #pragma unroll
         for (int p = 0; p < 2; ++p) x[p] = activation_halves(raw[p].x, raw[p].y);
@@ -255,7 +255,7 @@ __device__ inline bool lane_sums(const Source& from, std::byte* memory, float (&
             bytes = copier.load_scales(first + lanes);
         }
         copies_end();
-        if (first + (int)threadIdx.x / warp < from.blocks)
+        if (first + int(threadIdx.x) / warp < from.blocks)
             block_of_stage<stepwise>(now, from.token_tiles, acc);
         if (more) odd |= copier.template store_scales<stepwise>(next, bytes);
     }
@@ -286,9 +286,9 @@ __device__ inline void tile_product(const Source& from, float (&y)[16]) {
     extern __shared__ __align__(128) std::byte memory[];
     float acc[8][16], half[4][16], quarter[2][16], last[1][16];
     if (lane_sums<false>(from, memory, acc)) lane_sums<true>(from, memory, acc);
-    meet<8>(acc, half, (float*)memory, 4);
-    meet<4>(half, quarter, (float*)memory, 2);
-    meet<2>(quarter, last, (float*)memory, 1);
+    meet<8>(acc, half, reinterpret_cast<float*>(memory), 4);
+    meet<4>(half, quarter, reinterpret_cast<float*>(memory), 2);
+    meet<2>(quarter, last, reinterpret_cast<float*>(memory), 1);
 #pragma unroll
     for (int i = 0; i < 16; ++i) y[i] = last[0][i];
 }

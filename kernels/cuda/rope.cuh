@@ -24,7 +24,7 @@ struct Turn {
 
 __device__ inline Turn turn_of(const RopeTable& rope, int position, int dim, bool inverse) {
     if (!rope.cos) return {nullptr, nullptr, dim, dim, false};
-    int64_t row = (int64_t)(position - rope.first) * rope.half;
+    int64_t row = int64_t(position - rope.first) * rope.half;
     return {rope.cos + row, rope.sin + row, dim - 2 * rope.half, dim, inverse};
 }
 
@@ -36,7 +36,7 @@ __device__ inline void requantise_group(float& x, float& y, Requant kind) {
     float a = group_max<lanes>(fmaxf(fabsf(x), fabsf(y)));
     float s;
     if (kind == Requant::fp8_32) {
-        s = exp2i((int)e8m0_ceil(fmaxf(a, 1e-4f) * (1.0f / 448.0f)) - 127);
+        s = exp2i(int(e8m0_ceil(fmaxf(a, 1e-4f) * (1.0f / 448.0f))) - 127);
         float v = fminf(fmaxf(x / s, -448.0f), 448.0f), w = fminf(fmaxf(y / s, -448.0f), 448.0f);
         x = e4m3_to_float(float_to_e4m3(v)) * s;
         y = e4m3_to_float(float_to_e4m3(w)) * s;

@@ -30,7 +30,7 @@ double distance(const std::vector<std::byte>& got, const std::vector<std::byte>&
     if (kind == Values::bits) {
         size_t wrong = 0;
         for (size_t i = 0; i < want.size(); ++i) wrong += got[i] != want[i];
-        return (double)wrong;
+        return double(wrong);
     }
     size_t count = want.size() / (kind == Values::halves ? 2 : 4);
     double error = 0, square = 0;
@@ -84,7 +84,7 @@ Result<SelftestRow> try_case(Backend& backend, std::span<std::byte> memory, cons
             row.error = std::max(row.error, error);
             if (!(error <= c.limit))
                 worse(c.values == Values::bits ? cat("differs from the reference in ",
-                                                     (int64_t)error, " bytes at ", n, " rows")
+                                                     int64_t(error), " bytes at ", n, " rows")
                                                : cat("is off the reference at ", n, " rows"));
         }
         if (largest.empty())

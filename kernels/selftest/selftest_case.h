@@ -24,7 +24,7 @@ class Random {
         state_ ^= state_ << 17;
         return state_ * 0x2545f4914f6cdd1dull;
     }
-    float uniform() { return (float)(next() >> 40) / 16777216.0f; }
+    float uniform() { return float(next() >> 40) / 16777216.0f; }
     float normal() {  // near enough: twelve uniform numbers
         float sum = -6.0f;
         for (int i = 0; i < 12; ++i) sum += uniform();
@@ -42,7 +42,7 @@ class Random {
     }
     std::vector<uint8_t> bytes(size_t n, uint8_t low = 0, uint8_t high = 255) {
         std::vector<uint8_t> v(n);
-        for (auto& x : v) x = (uint8_t)(low + next() % (high - low + 1));
+        for (auto& x : v) x = uint8_t(low + next() % (high - low + 1));
         return v;
     }
     std::vector<uint8_t> e4m3(size_t n) {
@@ -178,9 +178,9 @@ RopeTable rope_of(auto& place, int32_t count, int32_t half) {
     std::vector<float> cosines, sines;
     for (int32_t p = 0; p < count; ++p)
         for (int32_t i = 0; i < half; ++i) {
-            float angle = (float)p * std::pow(10000.0f, -(float)i / (float)half);
-            cosines.push_back((float)std::cos((double)angle));
-            sines.push_back((float)std::sin((double)angle));
+            float angle = float(p) * std::pow(10000.0f, -float(i) / float(half));
+            cosines.push_back(float(std::cos(double(angle))));
+            sines.push_back(float(std::sin(double(angle))));
         }
     return {place.in(cosines), place.in(sines), 0, count, half};
 }

@@ -20,15 +20,15 @@ struct AttentionCase {
                   int32_t k, int32_t rows, uint64_t seed)
         : n(n), heads(heads), dim(dim), window(window), position(position), k(k), rows(rows) {
         Random random(seed);
-        q = random.activations((size_t)n * heads * dim);
-        buffer = random.activations((size_t)window * dim);
-        chunk = random.activations((size_t)n * dim);
-        compressed = random.activations((size_t)rows * dim);
+        q = random.activations(size_t(n) * heads * dim);
+        buffer = random.activations(size_t(window) * dim);
+        chunk = random.activations(size_t(n) * dim);
+        compressed = random.activations(size_t(rows) * dim);
         sink = random.floats(heads, -2, 2);
         for (int32_t i = 0; i < n * k; ++i)
             topk.push_back(rows == 0 || random.below(4) == 0 ? -1 : random.below(rows));
     }
-    size_t out_size() const { return (size_t)n * heads * dim; }
+    size_t out_size() const { return size_t(n) * heads * dim; }
     SparseAttention op() const {
         SparseAttention op{};
         op.n = n;
@@ -37,7 +37,7 @@ struct AttentionCase {
         op.window = window;
         op.position = position;
         op.k = k;
-        op.scale = 0.5f / std::sqrt((float)dim);
+        op.scale = 0.5f / std::sqrt(float(dim));
         return op;
     }
 };
@@ -134,7 +134,7 @@ TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a t
         std::vector<bf16> whole = run_on(on, c), buffer = c.buffer;
         AttentionCase one = c;
         one.n = 1;
-        size_t wrong = 0, row = (size_t)c.heads * c.dim;
+        size_t wrong = 0, row = size_t(c.heads) * c.dim;
         for (int32_t i = 0; i < c.n; ++i) {
             one.position = c.position + i;
             one.buffer = buffer;
@@ -193,8 +193,8 @@ TEST_CASE("WindowStore: the last rows, each at its position modulo the window") 
                 CAPTURE(window);
                 CAPTURE(n);
                 CAPTURE(position);
-                std::vector<bf16> buffer = random.activations((size_t)window * 24);
-                std::vector<bf16> chunk = random.activations((size_t)n * 24), want = buffer;
+                std::vector<bf16> buffer = random.activations(size_t(window) * 24);
+                std::vector<bf16> chunk = random.activations(size_t(n) * 24), want = buffer;
                 reference::run(WindowStore{want.data(), chunk.data(), n, 24, window, position});
                 for (auto& on : backends_present())
                     CHECK(differences(store_on(on, buffer, chunk, n, 24, window, position), want) ==

@@ -20,7 +20,7 @@ TEST_CASE("backend: allocations are aligned, zeroed, and name what they were for
             REQUIRE(on->download(content.data(), *memory, bytes).has_value());
             for (std::byte b : content) REQUIRE(b == std::byte{0});
         }
-        auto none = on->allocate((size_t)1 << 60, "the moon");
+        auto none = on->allocate(size_t(1) << 60, "the moon");
         REQUIRE_FALSE(none.has_value());
         CHECK(none.error().code == Code::no_memory);
         CHECK(none.error().message.find("the moon") != std::string::npos);
@@ -39,7 +39,7 @@ TEST_CASE("backend: bytes go up, across and down") {
         CHECK(operands.fetch(b, bytes.size()) == bytes);
         on->fill_zero(b + 3, 5);
         auto want = bytes;
-        std::fill(want.begin() + 3, want.begin() + 8, (uint8_t)0);
+        std::fill(want.begin() + 3, want.begin() + 8, uint8_t(0));
         CHECK(operands.fetch(b, bytes.size()) == want);
         on->copy(b, a, 0);
         on->fill_zero(b, 0);
@@ -73,8 +73,8 @@ std::vector<bf16> repeated_row(const TestBackend& on, Backend::Counters& counted
     Random random(44);
     const int32_t rows = 96, cols = 1280;  // a length that has a kernel for one row
     Operands operands(on);
-    auto codes = random.e4m3((size_t)rows * cols);
-    auto scales = random.e8m0((size_t)3 * cols / 32, 110, 120);
+    auto codes = random.e4m3(size_t(rows) * cols);
+    auto scales = random.e8m0(size_t(3) * cols / 32, 110, 120);
     Fp8Matrix w{operands.in(codes), operands.in(scales), rows, cols};
     std::vector<bf16> ones(cols, to_bf16(1.0f)), all;
     bf16 *norm = operands.in(ones), *x = operands.out<bf16>(cols), *y[3];
@@ -109,7 +109,7 @@ TEST_CASE("backend: a row of operations that repeats gives the same bits as a gr
             for (bool graphs : {false, true}) {
                 CAPTURE(graphs);
                 CAPTURE(overlap);
-                auto made = make_cuda_backend({(int)i, 64ull << 20, graphs, overlap});
+                auto made = make_cuda_backend({int(i), 64ull << 20, graphs, overlap});
                 REQUIRE(made.has_value());
                 TestBackend on{std::move(*made), false};
                 Backend::Counters counted;
@@ -194,21 +194,21 @@ TEST_CASE("backend: usable CPUs follow the affinity mask") {
 TEST_CASE("backend: more threads than CPUs or rows still give the same bits") {
     Random random(42);
     int32_t rows = 70, cols = 640, n = 3;
-    auto codes = random.e4m3((size_t)rows * cols), x = random.e4m3((size_t)n * cols);
-    auto scales = random.e8m0((size_t)3 * cols / 32, 110, 120);
-    auto x_scales = random.e8m0((size_t)n * cols / 32, 110, 120);
+    auto codes = random.e4m3(size_t(rows) * cols), x = random.e4m3(size_t(n) * cols);
+    auto scales = random.e8m0(size_t(3) * cols / 32, 110, 120);
+    auto x_scales = random.e8m0(size_t(n) * cols / 32, 110, 120);
     std::vector<bf16> first;
     for (int threads : {1, 2, 3, 7, 64}) {
         auto made = make_cpu_backend({CpuIsa::automatic, threads});
         REQUIRE(made.has_value());
         TestBackend on{std::move(*made), true};
         Operands operands(on);
-        bf16* y = operands.out<bf16>((size_t)n * rows);
+        bf16* y = operands.out<bf16>(size_t(n) * rows);
         on->run(LinearFp8{y,
                           {operands.in(codes), operands.in(scales), rows, cols},
                           {operands.in(x), operands.in(x_scales)},
                           n});
-        auto got = operands.fetch(y, (size_t)n * rows);
+        auto got = operands.fetch(y, size_t(n) * rows);
         if (first.empty()) first = got;
         CHECK(differences(got, first) == 0);
     }

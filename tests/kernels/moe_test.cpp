@@ -23,21 +23,21 @@ struct ExpertCase {
     ExpertCase(int32_t dim, int32_t inner, int32_t count, uint64_t seed)
         : dim(dim), inner(inner), count(count) {
         Random random(seed);
-        size_t values = (size_t)dim * inner;
+        size_t values = size_t(dim) * inner;
         for (int m = 0; m < 3; ++m) {
             codes[m] = random.bytes(values / 2 + 1);
             scales[m] = random.e8m0(values / 32 + 1, 116, 122);
         }
-        x = random.e4m3((size_t)count * dim);
-        x_scales = random.e8m0((size_t)count * dim / 32, 112, 118);
+        x = random.e4m3(size_t(count) * dim);
+        x_scales = random.e8m0(size_t(count) * dim / 32, 112, 118);
         for (int32_t t = 0; t < count; ++t) {  // backwards, with gaps between the slots
             rows.push_back(count - 1 - t);
             slots.push_back(2 * t + 1);
-            weights.push_back(0.25f + 0.5f * (float)(t % 3));
+            weights.push_back(0.25f + 0.5f * float(t % 3));
         }
     }
 
-    size_t out_size() const { return (2 * (size_t)count + 1) * dim; }
+    size_t out_size() const { return (2 * size_t(count) + 1) * dim; }
 
     RoutedExpert op(bf16* out, const uint8_t* const (&w)[3], const uint8_t* const (&s)[3]) const {
         Fp4Matrix w1{w[0] + 1, s[0] + 1, inner, dim};
@@ -133,7 +133,7 @@ TEST_CASE("RoutedExpert: the bits of the reference at the model's size") {
 TEST_CASE("RoutedExpert: every kind of scale byte") {
     for (int byte : {0, 1, 10, 11, 12, 127, 254, 255}) {
         CAPTURE(byte);
-        auto b = (uint8_t)byte;
+        auto b = uint8_t(byte);
         auto backends = backends_present();
         for (int32_t count : {2, 13}) {
             ExpertCase weights(544, 32, count, 3), activations(544, 32, count, 4),
@@ -157,8 +157,8 @@ TEST_CASE("RoutedExpert: extreme digits") {
                 CAPTURE(code);
                 CAPTURE(pair);
                 ExpertCase c(544, 32, count, 6);
-                c.x.assign(c.x.size(), (uint8_t)code);
-                for (auto& codes : c.codes) codes.assign(codes.size(), (uint8_t)pair);
+                c.x.assign(c.x.size(), uint8_t(code));
+                for (auto& codes : c.codes) codes.assign(codes.size(), uint8_t(pair));
                 check_expert(backends, c);
             }
 }
@@ -172,7 +172,7 @@ TEST_CASE("RoutedExpert: NaN reaches the output, and only of the row that has it
         for (int32_t t = 0; t < 3; ++t) {
             int32_t nans = 0;
             for (int32_t d = 0; d < 128; ++d)
-                nans += std::isnan(to_float(got[(2 * (size_t)t + 1) * 128 + d]));
+                nans += std::isnan(to_float(got[(2 * size_t(t) + 1) * 128 + d]));
             CHECK(nans == (c.rows[t] == 1 ? 128 : 0));
         }
     }
@@ -185,7 +185,7 @@ TEST_CASE("RoutedExpert: a row does not depend on its neighbours, and no row is 
         std::vector<bf16> all = run_on(on, c);
         for (int32_t t : {0, 3, 16, 20}) {
             std::vector<bf16> one = run_on(on, c, t, 1);
-            size_t changed = 0, wrong = 0, first = (size_t)c.slots[t] * 288;
+            size_t changed = 0, wrong = 0, first = size_t(c.slots[t]) * 288;
             for (size_t d = 0; d < one.size(); ++d) changed += one[d].bits != untouched.bits;
             for (size_t d = first; d < first + 288; ++d) wrong += one[d].bits != all[d].bits;
             CHECK(wrong == 0);
@@ -354,7 +354,7 @@ Quantised swiglu_on(const TestBackend& on, const std::vector<bf16>& gate,
               operands.in(up),
               operands.in(weights),
               n,
-              (int32_t)(count / n),
+              int32_t(count / n),
               10.0f};
     on->run(op);
     return {operands.fetch(op.out.codes, count), operands.fetch(op.out.scales, count / 32)};
@@ -367,7 +367,7 @@ TEST_CASE("Swiglu: the bits of the reference, with and without weights, NaN thro
     for (int32_t cols : {32, 96, 2304})
         for (int32_t n : {1, 5}) {
             CAPTURE(cols);
-            size_t count = (size_t)n * cols;
+            size_t count = size_t(n) * cols;
             std::vector<bf16> gate = random.activations(count), up = random.activations(count);
             gate[3] = to_bf16(INFINITY);
             gate[5] = to_bf16(-200.0f);
@@ -405,8 +405,8 @@ TEST_CASE("Combine: the partials in order, then the shared expert, bit by bit") 
         for (int32_t k : {1, 6}) {
             CAPTURE(dim);
             int32_t n = 3;
-            std::vector<bf16> partial = random.activations((size_t)n * k * dim);
-            std::vector<bf16> shared = random.activations((size_t)n * dim);
+            std::vector<bf16> partial = random.activations(size_t(n) * k * dim);
+            std::vector<bf16> shared = random.activations(size_t(n) * dim);
             std::vector<bf16> want(shared.size());
             reference::run(Combine{want.data(), partial.data(), shared.data(), n, k, dim});
             for (auto& on : backends_present()) {

@@ -32,7 +32,7 @@ inline std::vector<TestBackend> backends_present() {
         }
     auto devices = cuda_devices();
     for (size_t i = 0; devices && i < devices->size(); ++i) {
-        auto backend = make_cuda_backend({(int)i, 2ull << 30});
+        auto backend = make_cuda_backend({int(i), 2ull << 30});
         REQUIRE_MESSAGE(backend.has_value(), backend.error().message);
         Shapes largest;
         largest.n = 1024;
@@ -66,7 +66,7 @@ class Operands {
     template <class T>
     T* out(size_t count) {
         std::vector<T> poison(count);
-        if (count > 0) std::memset((void*)poison.data(), 0xff, count * sizeof(T));
+        if (count > 0) std::memset(reinterpret_cast<void*>(poison.data()), 0xff, count * sizeof(T));
         return in(poison);
     }
     template <class T>
@@ -105,7 +105,7 @@ inline float as_float(uint8_t x) {
     return x;
 }
 inline float as_float(int32_t x) {
-    return (float)x;
+    return float(x);
 }
 
 // How many values differ in their bits; NaNs of any kind are equal.
