@@ -15,7 +15,7 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
       ring_(ring),
       reader_(ring, map),
       tier_(std::move(policy), options.cache_slots, map.layers(), map.experts()),
-      slots_(memory, map, options.cache_slots, options.ring_slots, options.poison),
+      slots_(memory, map, options.cache_slots, options.transit_slots, options.poison),
       read_ahead_(std::clamp<uint32_t>(4 * map.tuning().in_flight_max, 16,
                                        ExpertReader::waiting_max() / 2)),
       asked_at_(static_cast<size_t>(map.experts()), 0),
@@ -178,12 +178,12 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
     if (map.layers() <= 0 || map.experts() <= 0 || map.slot_bytes() == 0) {
         return fail(Code::usage, "expert cache: the model has no routed experts");
     }
-    if (options.ring_slots < 2) {
-        return fail(Code::usage, cat("expert cache: ", options.ring_slots,
-                                     " ring slots, at least 2 are needed"));
+    if (options.transit_slots < 2) {
+        return fail(Code::usage, cat("expert cache: ", options.transit_slots,
+                                     " transit slots, at least 2 are needed"));
     }
     const uint64_t all = static_cast<uint64_t>(map.layers()) * static_cast<uint64_t>(map.experts());
-    const uint64_t slots = uint64_t{options.cache_slots} + options.ring_slots;
+    const uint64_t slots = uint64_t{options.cache_slots} + options.transit_slots;
     if (options.cache_slots > all || slots > INT32_MAX) {
         return fail(Code::usage, cat("expert cache: ", options.cache_slots,
                                      " slots for a model of ", all, " experts"));
@@ -239,7 +239,7 @@ Result<ExpertHandle> ExpertCache::next() {
     if (moved) moved = impl.progress();
     while (moved && !impl.failed_ && impl.given_ == impl.ready_.size()) {
         if (impl.reader_.pending() == 0) {
-            return fail(Code::usage, cat("layer ", impl.layer_, ": all ring slots are held by ",
+            return fail(Code::usage, cat("layer ", impl.layer_, ": all transit slots are held by ",
                                          impl.held_, " experts that were not released"));
         }
         moved = impl.collect(true);

@@ -157,7 +157,7 @@ void write_all(std::FILE* file, std::vector<const Span*>& order) {
 }
 
 Error cannot(const fs::path& path, std::string_view why) {
-    return {Code::io, cat("--trace ", printable(path.string()), ": ", why)};
+    return {Code::io, cat("--profile ", printable(path.string()), ": ", why)};
 }
 
 }  // namespace
@@ -195,12 +195,12 @@ void end() {
 }  // namespace detail
 
 Result<void> start(const fs::path& path, uint32_t capacity) {
-    auto target = output_file("--trace", path, head);
+    auto target = output_file("--profile", path, head);
     if (!target) return tl::unexpected(std::move(target).error());
     recorder.path = std::move(*target);
     recorder.capacity = capacity;
     recorder.spans.reset(static_cast<Span*>(std::calloc(capacity, sizeof(Span))));
-    if (!recorder.spans) return fail(Code::no_memory, "--trace: no memory for the spans");
+    if (!recorder.spans) return fail(Code::no_memory, "--profile: no memory for the spans");
     recorder.next = 0;
     recorder.dropped = 0;
     recorder.depth = 0;
@@ -250,7 +250,7 @@ Result<void> finish() {
     done = done && ::rename(name.c_str(), recorder.path.c_str()) == 0;
     const int cause = errno;
     if (const uint64_t lost = recorder.dropped.load(); done && lost > 0) {
-        log::warn(cat("--trace: the last ", lost, " spans did not fit and are left out"));
+        log::warn(cat("--profile: the last ", lost, " spans did not fit and are left out"));
     }
     if (done) return {};
     ::unlink(name.c_str());

@@ -1,4 +1,4 @@
-// Where time goes: spans of the engine thread and of what runs beside it, for --trace FILE.
+// Where time goes: spans of the engine thread and of what runs beside it, for --profile FILE.
 //
 //   Group ("answer", "pass", "layer")  contains  Leaf ("attention", "wait for drive", "head")
 //

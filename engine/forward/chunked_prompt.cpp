@@ -105,7 +105,7 @@ Result<void> pass_layers(std::span<Pass> chunks) {
 
 }  // namespace
 
-Result<void> forward_together(std::span<Pass> chunks) {
+Result<void> forward_chunked(std::span<Pass> chunks) {
     Runtime& rt = chunks[0].rt;
     if (auto r = request_engram_rows(chunks[0]); !r) return r;
     Result<void> done = finish_uploads(rt);

@@ -77,7 +77,7 @@ Result<void> forward(Pass& pass);
 // Chunks of one prompt, in order, each with a workspace of its own that is a copy of the runtime's:
 // the experts of a layer are read once for all of them, as far as the cache can keep them. The same
 // bits as one after another.
-Result<void> forward_together(std::span<Pass> chunks);
+Result<void> forward_chunked(std::span<Pass> chunks);
 
 // The numerical failure that `what` says, with what to do about it.
 tl::unexpected<Error> not_finite(const Pass& pass, std::string_view what);
@@ -104,7 +104,7 @@ Result<void> request_engram_rows(Pass& pass);  // layer_engram.cpp
 Result<void> engram(Pass& pass, int32_t layer);
 void abandon_engram_rows(Pass& pass);
 
-// ---- foresight.cpp: experts that are read before they are asked for
+// ---- prefetch.cpp: experts that are read before they are asked for
 
 // A sweep that begins: its first layer's.
 void read_ahead_first(Pass& pass);

@@ -45,8 +45,8 @@ struct Plan {
     int32_t together = 0;
     uint64_t chunk_store = 0;
     uint32_t row_capacity;
-    uint32_t cache_slots, ring_slots;
-    uint32_t vram_cache_slots, vram_ring_slots;
+    uint32_t cache_slots, transit_slots;
+    uint32_t vram_cache_slots, vram_transit_slots;
     bool head_on_host;
     std::vector<BudgetLine> placement;  // VRAM, then RAM
     std::vector<std::string> notes;

@@ -115,8 +115,9 @@ TEST_CASE("a replay agrees with the live cache to the last hit") {
             CAPTURE(policy);
             CAPTURE(slots);
             ++seed;
-            Recording live(folder / "routes", seed,
-                           {.cache_slots = slots, .ring_slots = 8, .policy = policy, .seed = seed});
+            Recording live(
+                folder / "routes", seed,
+                {.cache_slots = slots, .transit_slots = 8, .policy = policy, .seed = seed});
             for (int turn = 0; turn < 3; ++turn) {
                 for (uint64_t chunks = live.number() % 3; chunks > 0; --chunks) {
                     live.chunk(1 + live.number() % 4);
@@ -143,8 +144,9 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
             CAPTURE(policy);
             CAPTURE(slots);
             ++seed;
-            Recording live(folder / "routes", seed,
-                           {.cache_slots = slots, .ring_slots = 8, .policy = policy, .seed = seed});
+            Recording live(
+                folder / "routes", seed,
+                {.cache_slots = slots, .transit_slots = 8, .policy = policy, .seed = seed});
             for (int turn = 0; turn < 4; ++turn) {
                 live.chunks(1 + (seed + turn) % 4, 1 + live.number() % 9);
                 for (int step = 0; step < 6; ++step) live.decode();
@@ -174,7 +176,7 @@ TEST_CASE("with a drive that is always in time the replay agrees with prefetchin
             CAPTURE(follow);
             CAPTURE(slots);
             Recording live(folder / "routes", follow,
-                           {.cache_slots = slots, .ring_slots = 16, .policy = "lru"});
+                           {.cache_slots = slots, .transit_slots = 16, .policy = "lru"});
             for (int step = 0; step < 20; ++step) live.decode(follow);
             live.keep();
             auto replay =

@@ -10,7 +10,7 @@ using namespace sluice::test;
 namespace {
 
 constexpr uint64_t all = layers * experts;
-constexpr uint32_t ring = 8;
+constexpr uint32_t transit = 8;
 
 std::vector<int32_t> every_expert() {
     std::vector<int32_t> ids(experts);
@@ -58,7 +58,8 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does, with a la
         for (int32_t chunks : {2, 3, 5}) {
             CAPTURE(slots);
             CAPTURE(chunks);
-            Rig rig(slots, rough(), {.cache_slots = slots, .ring_slots = ring, .poison = true});
+            Rig rig(slots, rough(),
+                    {.cache_slots = slots, .transit_slots = transit, .poison = true});
             prompt(rig, chunks, 1 + slots % 3);
             CHECK(reads(rig) == all);
             const CacheStats& stats = rig.cache->stats();
@@ -77,7 +78,8 @@ TEST_CASE("with fewer slots as many stay as there are, and the rest is read agai
         for (int32_t chunks : {2, 4}) {
             CAPTURE(slots);
             CAPTURE(chunks);
-            Rig rig(slots, rough(), {.cache_slots = slots, .ring_slots = ring, .poison = true});
+            Rig rig(slots, rough(),
+                    {.cache_slots = slots, .transit_slots = transit, .poison = true});
             prompt(rig, chunks);
             const auto later = static_cast<uint64_t>(chunks - 1);
             CHECK(reads(rig) == all + later * layers * (experts - slots));
@@ -85,7 +87,7 @@ TEST_CASE("with fewer slots as many stay as there are, and the rest is read agai
         }
     }
     // The ones that stayed come first, while the others are read.
-    Rig rig(1, {}, {.cache_slots = 20, .ring_slots = ring});
+    Rig rig(1, {}, {.cache_slots = 20, .transit_slots = transit});
     REQUIRE(rig.cache->begin_together(2));
     rig.run(0, every_expert(), DemandKind::sweep, 1, true);
     const auto order = rig.run(0, every_expert(), DemandKind::sweep);
@@ -94,7 +96,7 @@ TEST_CASE("with fewer slots as many stay as there are, and the rest is read agai
 }
 
 TEST_CASE("a cache in use lends its least useful experts, and keeps the others") {
-    Rig rig(3, {}, {.cache_slots = 200, .ring_slots = ring, .policy = "lru", .poison = true});
+    Rig rig(3, {}, {.cache_slots = 200, .transit_slots = transit, .policy = "lru", .poison = true});
     std::vector<ExpertKey> used;  // oldest first
     for (int32_t layer = 0; layer < layers; ++layer) {
         std::vector<int32_t> ids(25);
@@ -119,21 +121,21 @@ TEST_CASE("a cache in use lends its least useful experts, and keeps the others")
 }
 
 TEST_CASE("whether sharing pays") {
-    Rig off(1, {}, {.cache_slots = 0, .ring_slots = ring});
+    Rig off(1, {}, {.cache_slots = 0, .transit_slots = transit});
     CHECK(!off.cache->together_pays(4));
-    Rig small(1, {}, {.cache_slots = 6, .ring_slots = ring});
+    Rig small(1, {}, {.cache_slots = 6, .transit_slots = transit});
     CHECK(small.cache->together_pays(2));
     CHECK(!small.cache->together_pays(1));
     CHECK(!small.cache->keeps_layer());
-    Rig layer(1, {}, {.cache_slots = experts, .ring_slots = ring});
+    Rig layer(1, {}, {.cache_slots = experts, .transit_slots = transit});
     CHECK(layer.cache->keeps_layer());
     // Where all fit, the first chunk brings what the others need.
-    Rig whole(1, {}, {.cache_slots = all, .ring_slots = ring});
+    Rig whole(1, {}, {.cache_slots = all, .transit_slots = transit});
     CHECK(!whole.cache->together_pays(2));
     for (int32_t i = 0; i < layers; ++i) whole.run(i, every_expert(), DemandKind::sweep);
     CHECK(!whole.cache->together_pays(9));
     // Where all but a few fit, what is lent costs more than it saves.
-    Rig most(1, {}, {.cache_slots = all - 20, .ring_slots = ring});
+    Rig most(1, {}, {.cache_slots = all - 20, .transit_slots = transit});
     for (int32_t i = 0; i < layers; ++i) most.run(i, every_expert(), DemandKind::sweep);
     CHECK(!most.cache->together_pays(2));
     CHECK(most.cache->together_pays(9));
@@ -143,7 +145,7 @@ TEST_CASE("given up in the middle, the cache is whole again") {
     for (uint64_t seed = 0; seed < 30; ++seed) {
         CAPTURE(seed);
         const auto slots = static_cast<uint32_t>(10 + seed * 7 % 120);
-        Rig rig(seed, rough(), {.cache_slots = slots, .ring_slots = ring, .poison = true});
+        Rig rig(seed, rough(), {.cache_slots = slots, .transit_slots = transit, .poison = true});
         std::mt19937_64 random(seed);
         for (int turn = 0; turn < 4; ++turn) {
             REQUIRE(rig.cache->begin_together(3));
@@ -162,9 +164,9 @@ TEST_CASE("given up in the middle, the cache is whole again") {
             }
             rig.cache->abandon();
             rig.cache->end_together();
-            // All of the ring and of the cache are there.
+            // All transit and cache slots are there.
             const uint64_t before = reads(rig);
-            rig.run(layer, every_expert(), DemandKind::sweep, ring);
+            rig.run(layer, every_expert(), DemandKind::sweep, transit);
             CHECK(reads(rig) >= before + experts - std::min<uint64_t>(slots, experts));
             for (int32_t i = 0; i < layers; ++i) {
                 rig.run(i, {0, 1, 2, 3, 4, 5}, DemandKind::decode, 6);
@@ -177,7 +179,7 @@ TEST_CASE("given up in the middle, the cache is whole again") {
 TEST_CASE("what a later chunk alone asks for finds room beside what was read ahead") {
     for (uint32_t slots : {20u, 64u, 120u}) {
         CAPTURE(slots);
-        Rig rig(5, rough(), {.cache_slots = slots, .ring_slots = 3, .poison = true});
+        Rig rig(5, rough(), {.cache_slots = slots, .transit_slots = 3, .poison = true});
         REQUIRE(rig.cache->begin_together(3));
         const auto ids = every_expert();
         for (int32_t layer = 0; layer < layers; ++layer) {

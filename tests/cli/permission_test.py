@@ -116,7 +116,7 @@ for what, *arguments in (("-f", TINY, "-f"), ("a system prompt", TINY, *ASK, "--
     os.chmod(work.name, 0o755)
 closed("a hash file", path("secret"), "inspect", TINY, "--check", "--hashes", path("secret"))
 closed("a hash file in a closed folder", path("traces"), "inspect", TINY, "--check", "--hashes", path("traces", "h"))
-for flag, *arguments in (("--trace", TINY, *ASK), ("--record-routes", TINY, *ASK, "--io", "threads"), ("-o", "record", TINY, *ASK)):
+for flag, *arguments in (("--profile", TINY, *ASK), ("--record-routes", TINY, *ASK, "--io", "threads"), ("-o", "record", TINY, *ASK)):
     closed(flag + " in a closed folder", path("traces", "out"), *arguments, flag, path("traces", "out"))
     closed(flag + ", a closed file", path("secret"), *arguments, flag, path("secret"))
 closed("a folder of traces", path("traces"), TINY, "--verify", path("traces"))

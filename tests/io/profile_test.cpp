@@ -141,7 +141,7 @@ TEST_CASE("a place that no trace can be written to is refused before the run") {
         auto begun = spans::start(path);
         REQUIRE_FALSE(begun);
         CHECK(begun.error().code == Code::usage);
-        CHECK(begun.error().message.starts_with("--trace "));
+        CHECK(begun.error().message.starts_with("--profile "));
         CHECK_FALSE(spans::on());
     };
     refused(folder.path());

@@ -146,7 +146,7 @@ TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
         WorkspaceShape::plan(f.model->config(), f.plan.shape.chunk + 64, f.plan.shape.context);
     CHECK(f.plan.dense + f.plan.state + f.plan.scratch +
               Workspace::bytes(f.model->config(), larger) +
-              f.plan.vram_ring_slots * f.model->device_slot_bytes >
+              f.plan.vram_transit_slots * f.model->device_slot_bytes >
           7838315315);
 
     const Forecast cold = forecast_decode(*f.model, f.plan, f.rates, Warmth::cold);
