@@ -1,4 +1,4 @@
-// Chains as the sum of their parts.
+// Composed operations as the sum of their parts: what a backend does that has nothing better.
 #include "kernels/backend.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-// A Backend that hands everything to another one: the base of those that change a part of it.
+// A Backend that passes every call to another one: the base of backends that change only a part.
 #pragma once
 
 #include <memory>
@@ -73,7 +73,7 @@ class ForwardingBackend : public Backend {
 #undef SLUICE_FORWARD
 
  protected:
-    // Around every call that reads or writes device memory.
+    // Called around every call that reads or writes device memory.
     virtual void before() {}
     virtual void after() {}
     Backend& inner() const {

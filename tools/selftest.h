@@ -1,11 +1,12 @@
-// `sluice selftest`: every kernel of the card, by value, against the plain reference.
+// `sluice selftest`: compares every kernel of the device with the plain reference, by value.
 #pragma once
 
 #include "tools/options/options.h"
 
 namespace sluice {
 
-// The table on stdout; exit 0 if all passed, 4 if one is wrong or there is no device.
+// The table on stdout; exit 0 if all passed, 2 if a model is named, 4 if a kernel is wrong
+// or there is no device.
 int run_selftest(const Options& options);
 
 }  // namespace sluice

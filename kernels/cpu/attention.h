@@ -2,7 +2,7 @@
 //
 // One task is a query and up to 16 heads, which are the lanes of all arithmetic between the two
 // matrix products. Keys pass through once for the scores and once for the values, four heads at a
-// time, out of L2: a query's keys are some 640 rows of 1 KiB.
+// time, out of L2: a query has about 640 keys of 1 KiB.
 #pragma once
 
 #include <omp.h>
@@ -19,8 +19,8 @@ constexpr int32_t attention_heads = 16;
 struct AttentionScratch {
     float* q;          // [16][width]
     float* tile;       // [4][width]
-    float* p;          // [keys, to a multiple of 4][16]: scores, then bf16(P)
-    const bf16** key;  // [keys, to a multiple of 4]
+    float* p;          // [keys, rounded up to 4][16]: scores, then bf16(P)
+    const bf16** key;  // [keys, rounded up to 4]
 
     static size_t bytes(int64_t width, int64_t keys_max) {
         return (20 * width + 16 * keys_max) * sizeof(float) + keys_max * sizeof(bf16*);
@@ -32,7 +32,8 @@ struct AttentionScratch {
     }
 };
 
-// Fills key[] in the order of the contract; returns how many. Nulls follow up to a multiple of 4.
+// Fills key[] in the order of the contract and returns how many there are. Nulls follow up to a
+// multiple of 4.
 static int64_t list_keys(const SparseAttention& op, int64_t i, const bf16** key) {
     int64_t count = 0, p = op.position + i, dim = op.dim;
     for (int64_t j = p >= op.window ? p - op.window + 1 : 0; j <= p; ++j)
@@ -59,7 +60,7 @@ static void attention_scores(const SparseAttention& op, const AttentionScratch& 
     }
 }
 
-// Scores to bf16(P), in place; returns the denominators.
+// Turns scores into bf16(P), in place; returns the denominators.
 static f32x16 attention_weights(float* p, int64_t keys, f32x16 sink) {
     f32x16 max = splat(-1e30f), sum = zero();
     for (int64_t t = 0; t < keys; ++t) {
@@ -74,7 +75,7 @@ static f32x16 attention_weights(float* p, int64_t keys, f32x16 sink) {
     return sum + exp_f32(sink - max);
 }
 
-// out[h][d .. d + 16 vectors) for four heads; the last of one vector may be cut to `left` values.
+// out[h][d .. d + 16 vectors) for four heads; a single vector may be cut to `left` values.
 template <int vectors>
 SLUICE_LANE void attention_values(bf16* out, int64_t dim, int32_t heads, const bf16* const* key,
                                   const float* p, int64_t keys, const float* den, int64_t d) {
@@ -135,7 +136,7 @@ static void run(const SparseAttention& op, Team& team) {
     bytes = (bytes + 63) / 64 * 64;
     char* memory = static_cast<char*>(reserve(team, bytes * team.threads));
     if (!memory) return;
-    // fewer heads a task when there are fewer tasks than threads
+    // Fewer heads per task when there are fewer tasks than threads.
     int32_t heads = attention_heads;
     while (heads > 4 && int64_t(op.n) * ((op.heads + heads - 1) / heads) < team.threads) heads /= 2;
     int64_t groups = (op.heads + heads - 1) / heads, items = op.n * groups;

@@ -1,4 +1,4 @@
-// All bodies and the table over them. Included once by each isa_X.cpp, which defines SLUICE_ISA.
+// All bodies and the table of them. Each isa_X.cpp defines SLUICE_ISA and includes this once.
 #pragma once
 
 #include "kernels/cpu/attention.h"

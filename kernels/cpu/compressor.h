@@ -1,5 +1,5 @@
-// CompressPool: sixteen features of all groups at a time, so that the tail of the stream may be
-// moved to the open group by the same thread that read it.
+// CompressPool: sixteen features of all groups at a time, so that the thread that read the tail of
+// the stream may move it to the open group.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -12,7 +12,7 @@ struct PooledStream {
     const float* open;
     const float* rows;
     int64_t open_rows, dim, d;
-    int left;  // features there are, 16 at most
+    int left;  // features from d on, at most 16
 
     SLUICE_LANE f32x16 fetch(const float* at, int left) {
         return left < 16 ? load_tail(at, left) : load(at);

@@ -1,4 +1,5 @@
-// The CPU as a Backend: memory is host memory, operations are done when run() returns.
+// Source of kernels/backend.h: the CPU backend. Memory is host memory, and operations are done when
+// run() returns.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -63,7 +64,7 @@ class CpuBackend final : public Backend {
     }
     Result<void> synchronize() override { return team_.state; }
 
-    using Backend::run;  // the chains, as the sum of their parts
+    using Backend::run;  // the other composed ones, as the sum of their parts
 #define SLUICE_CALL(Op)               \
     void run(const Op& op) override { \
         table_.run_##Op(op, team_);   \
@@ -83,7 +84,8 @@ class CpuBackend final : public Backend {
 void* reserve(Team& team, size_t bytes) {
     auto& owned = static_cast<OwnedTeam&>(team);
     if (owned.memory.data() && owned.memory.size() >= bytes) return owned.memory.data();
-    owned.memory = PageBuffer();  // before the larger one, so that both need not fit
+    // Freed before the larger one is taken, so that both need not fit.
+    owned.memory = PageBuffer();
     auto grown = PageBuffer::create(std::max<size_t>(round_up(bytes, 1 << 20), 1 << 20),
                                     "scratch of the CPU backend");
     if (!grown) {
@@ -98,8 +100,9 @@ void* reserve(Team& team, size_t bytes) {
 
 namespace {
 
-// OpenMP ends the program where it may not start its threads, so that is tried before: all at once,
-// for a moment. Then it starts its own, before others (of the ring) take their places.
+// OpenMP ends the program if it cannot start its threads. So starting them is tried first, all at
+// once for a moment; then OpenMP starts its own, before other threads (of the read ring) take their
+// places.
 Result<void> can_start(int threads) {
     std::atomic<bool> enough = false;
     std::vector<std::thread> started;
@@ -107,10 +110,10 @@ Result<void> can_start(int threads) {
     try {
         for (int i = 1; i < threads; ++i) started.emplace_back([&] { enough.wait(false); });
     } catch (const std::system_error& error) {
-        result = fail(
-            Code::device,
-            cat("cannot start ", threads, " threads: ", error.code().message(),
-                "; take fewer (-t 1), or raise ulimit -u, -v or the pids limit of the cgroup"));
+        result =
+            fail(Code::device,
+                 cat("cannot start ", threads, " threads: ", error.code().message(),
+                     "; use fewer (-t 1), or raise ulimit -u, -v or the pids limit of the cgroup"));
     }
     enough = true;
     enough.notify_all();
@@ -127,8 +130,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
     std::vector<CpuIsa> isas = cpu_isas();
     CpuIsa isa = options.isa == CpuIsa::automatic ? isas.back() : options.isa;
     if (std::find(isas.begin(), isas.end(), isa) == isas.end())
-        return fail(Code::device, std::string("this CPU cannot run instruction set ") +
-                                      isa_name(isa) + "; the best it has is " +
+        return fail(Code::device, std::string("this CPU does not support instruction set ") +
+                                      isa_name(isa) + "; the best it supports is " +
                                       isa_name(isas.back()));
     int threads =
         options.threads == 0 ? std::min(usable_cpus(), cpu::max_threads) : options.threads;
@@ -138,8 +141,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
                                      std::to_string(options.threads));
     if (threads > usable_cpus())
         log::warn_once("threads",
-                       cat(threads, " threads for ", usable_cpus(),
-                           " CPUs wait for each other; -t ", usable_cpus(), " is faster"));
+                       cat(threads, " threads share ", usable_cpus(),
+                           " CPUs and wait for each other; -t ", usable_cpus(), " is faster"));
     if (auto started = can_start(threads); !started) return tl::unexpected(started.error());
     return std::make_unique<cpu::CpuBackend>(isa, threads);
 }

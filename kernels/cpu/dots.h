@@ -1,12 +1,12 @@
 // Sixteen dots of 16 at once, for attention scores and index scores: four vectors times four. The
-// reductions of all sixteen share their shuffles; each still is the tree of kernels/ops.h.
+// reductions of all sixteen share their shuffles; each is still the tree of kernels/ops.h.
 #pragma once
 
 #include "kernels/cpu/simd.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Of each four lanes [a0 a1 a2 a3], [b0 b1 b2 b3]: a0+a2, a1+a3, b0+b2, b1+b3.
+// From each four lanes [a0 a1 a2 a3] and [b0 b1 b2 b3]: a0+a2, a1+a3, b0+b2, b1+b3.
 SLUICE_LANE vf add_halves(vf a, vf b) {
 #if defined(__AVX512F__)
     return vf(_mm512_shuffle_ps(__m512(a), __m512(b), 0x44)) +
@@ -18,7 +18,7 @@ SLUICE_LANE vf add_halves(vf a, vf b) {
     return __builtin_shuffle(a, b, vi{0, 1, 4, 5}) + __builtin_shuffle(a, b, vi{2, 3, 6, 7});
 #endif
 }
-// a0+a1, a2+a3, b0+b1, b2+b3.
+// Likewise: a0+a1, a2+a3, b0+b1, b2+b3.
 SLUICE_LANE vf add_neighbours(vf a, vf b) {
 #if defined(__AVX512F__)
     return vf(_mm512_shuffle_ps(__m512(a), __m512(b), 0x88)) +
@@ -31,7 +31,7 @@ SLUICE_LANE vf add_neighbours(vf a, vf b) {
 #endif
 }
 
-// The steps i + 8 and i + 4 for four vectors: four lanes of each are left, side by side.
+// The steps i + 8 and i + 4 for four vectors: four lanes of each remain, side by side.
 SLUICE_LANE f32x16 fold_four(f32x16 a, f32x16 b, f32x16 c, f32x16 d) {
     f32x16 r;
 #if defined(__AVX512F__)
@@ -70,7 +70,7 @@ SLUICE_LANE f32x16 tree_sums(const f32x16 (&v)[16]) {
     return r;
 }
 
-// How many of the four by four sums fit the registers.
+// Side of the square of sums that fits in the registers.
 constexpr int dot_tile = register_lanes == 16 ? 4 : 2;
 
 // Lane 4 i + j = dot of a[i * width ..] and b[j * width ..]: bf16 values held as fp32, width a
@@ -106,7 +106,7 @@ SLUICE_LANE int64_t padded_width(int64_t dim) {
     return (dim + 15) / 16 * 16;
 }
 
-// bf16 to fp32, zeros up to the padded width; a null vector is all zero.
+// bf16 to fp32, with zeros up to the padded width; a null vector is all zero.
 SLUICE_LANE void widen(float* to, const bf16* from, int64_t dim) {
     int64_t k = 0;
     if (from) {

@@ -31,7 +31,7 @@ static void run(const EngramGather& op, Team& team) {
     }
 }
 
-// Sum of (h * w) * key, dot of 16. The products are not exact: nothing is fused.
+// Sum of (h * w) * key, dot of 16. The products are not exact, so nothing is fused.
 static float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* key, int64_t dim) {
     f32x16 sum = zero();
     int64_t d = 0;

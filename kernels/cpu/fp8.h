@@ -1,30 +1,29 @@
 // Products of FP8 weights with fp32 activations, in the order of LinearFp8 (kernels/ops.h).
 //
-// An E4M3 code whose bits are placed in a half float is the value times 2^-8, and the conversion of
-// half floats is one instruction. Two kernels: few tokens, weights decoded in registers; many
-// tokens, weights decoded once into a panel that stays in L1.
+// An E4M3 code whose bits are placed in a half float is the value times 2^-8, and one instruction
+// converts half floats. There are two kernels. Few tokens: weights are decoded in registers. Many
+// tokens: weights are decoded once into a panel that stays in L1.
 //
-// Both fuse multiply with add and move powers of two about. That changes no bit as long as no
-// product is rounded or overflows, which holds for activations that are 0 or 2^-80 .. 2^80 and
-// weight scales 2^-50 .. 2^30: the smallest unit of a scaled product is 2^-87 (bf16 at 2^-80) *
-// 2^-9
-// * 2^-50 = 2^-146, a multiple of the smallest fp32; the largest sum is below 2^121. Whatever lies
-// outside, and rows with NaN codes, go through fp8_output_plain() instead.
+// Both fuse multiplications with additions and move powers of two about. That changes no bit as
+// long as no product is rounded or overflows, which holds for activations that are 0 or 2^-80 ..
+// 2^80 and weight scales 2^-50 .. 2^30: the smallest unit of a scaled product is 2^-87 (bf16 at
+// 2^-80) * 2^-9 * 2^-50 = 2^-146, a multiple of the smallest fp32, and the largest sum is below
+// 2^121. Anything outside, and rows with NaN codes, go through fp8_output_plain() instead.
 #pragma once
 
 #include "kernels/cpu/simd.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
-constexpr int32_t panel_rows = 8;     // rows that one item computes; divides 32, a tile's rows
+constexpr int32_t panel_rows = 8;     // rows that one item computes; divides 32, the rows of a tile
 constexpr int32_t panel_cols = 512;   // columns decoded at a time
-constexpr int32_t few_tokens = 4;     // up to so many, weights are decoded in registers
+constexpr int32_t few_tokens = 4;     // up to this many, weights are decoded in registers
 constexpr int32_t panel_tokens = 32;  // tokens whose sums are kept between panels
 constexpr int32_t tile_rows = 4;      // sums held in registers: tile_rows x tile_tokens
 constexpr int32_t rows_at_once = register_lanes == 16 ? 4 : 2;
 constexpr int32_t tile_tokens = register_lanes == 16 ? 4 : 2;
 
-// Rows of fp32 activations, and whether each is in the range above.
+// Rows of fp32 activations, and whether each row is in the range above.
 struct Fp8Inputs {
     const float* x;       // [n][stride]
     const uint8_t* safe;  // [n][safe_stride]
@@ -64,7 +63,7 @@ SLUICE_LANE CodeLanes decode(const uint8_t* codes) {
     return v;
 }
 
-// Remembers whether a NaN code went by.
+// Remembers whether it has seen a NaN code.
 typedef uint8_t code_bytes __attribute__((vector_size(32)));
 struct NanCodes {
     code_bytes max = {};
@@ -88,7 +87,7 @@ static bool scales_safe(const uint8_t* scales, int32_t count) {
     return safe;
 }
 
-// 0 or 2^-80 <= |x| < 2^81, for `count` values, a multiple of 32.
+// True if all `count` values, a multiple of 32, are 0 or 2^-80 <= |x| < 2^81.
 static bool values_safe(const float* x, int32_t count) {
     i32x16 bad = splat_int(0);
     for (int32_t k = 0; k < count; k += 16) {
@@ -102,7 +101,7 @@ static bool values_safe(const float* x, int32_t count) {
     return any == 0;
 }
 
-// The contract, literally: one output.
+// The contract, literally, for one output.
 static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
     const uint8_t* codes = w.codes + size_t(row) * w.cols;
     const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32);
@@ -116,8 +115,10 @@ static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
     return tree_sum(sum);
 }
 
-// ---- few tokens: `rows` outputs from row `row`, which share their scales, for each of `tokens`
-// activation vectors. y[t * panel_rows + r]. True if a NaN code was among the weights.
+// ---- few tokens ---------------------------------------------------------------------------------
+//
+// `rows` outputs from row `row` on, which share their scales, for each of `tokens` activation
+// vectors: y[t * panel_rows + r]. Returns whether a NaN code was among the weights.
 template <int rows, int tokens>
 static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t stride, float* y) {
     const uint8_t* codes = w.codes + size_t(row) * w.cols;
@@ -130,7 +131,7 @@ static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t st
         f32x16 scale = splat(float_of(uint32_t(scales[b] + 8) << 23));
         SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
             const uint8_t* c = codes + size_t(r) * w.cols + 32 * b;
-            __builtin_prefetch(c + size_t(rows) * w.cols);  // the same place of the next rows
+            __builtin_prefetch(c + size_t(rows) * w.cols);  // the same columns of the next rows
             check.see(c);
             CodeLanes v = decode(c);
             SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
@@ -145,7 +146,7 @@ static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t st
     return check.any();
 }
 
-// All rows of an item; as many sums at once as there are registers for.
+// All rows of an item, with as many sums at once as there are registers for.
 template <int tokens>
 static bool fp8_few(const Fp8Matrix& w, int32_t row, int32_t rows, const float* x, int64_t stride,
                     float* y) {
@@ -159,15 +160,15 @@ static bool fp8_few(const Fp8Matrix& w, int32_t row, int32_t rows, const float* 
     return nan;
 }
 
-// ---- many tokens
+// ---- many tokens --------------------------------------------------------------------------------
 
-// Decodes `rows` <= panel_rows rows x `blocks` blocks, scaled: panel[block][panel_rows][32].
+// Decodes and scales `rows` <= panel_rows rows x `blocks` blocks: panel[block][panel_rows][32].
 static void decode_panel(const Fp8Matrix& w, int32_t row, int32_t rows, int32_t block,
                          int32_t blocks, float* panel, bool* nan) {
     const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32) + block;
     NanCodes check;
     for (int32_t r = 0; r < panel_rows; ++r) {
-        // A short group repeats its last row; the sums are not used.
+        // A short group repeats its last row; those sums are not used.
         int32_t from = row + (r < rows ? r : rows - 1);
         const uint8_t* codes = w.codes + size_t(from) * w.cols + 32 * block;
         for (int32_t b = 0; b < blocks; ++b) {
@@ -231,7 +232,7 @@ static void fp8_panel(const Fp8Matrix& w, int32_t row, int32_t rows, const float
     }
 }
 
-// y[i * y_stride + r] for rows [row, row + rows) of one tile row, rows <= panel_rows, n tokens.
+// y[i * y_stride + r] for rows [row, row + rows) within one tile, rows <= panel_rows, n tokens.
 static void fp8_outputs(const Fp8Matrix& w, int32_t row, int32_t rows, const Fp8Inputs& in,
                         int32_t n, bf16* y, int64_t y_stride) {
     alignas(64) float sums[panel_rows * panel_tokens * 16];

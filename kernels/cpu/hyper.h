@@ -8,7 +8,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// m[token][row] = dot of 16 of fn rows with tokens: `tokens` x 2 rows at a time.
+// m[token][row] = dot of 16 of rows of fn with tokens.
 template <int tokens, int rows>
 static void mix_rows(const float* fn, const bf16* u, int32_t width, float* m, int32_t m_stride) {
     f32x16 sum[tokens][rows];
@@ -39,7 +39,7 @@ static void mix_rows(const float* fn, const bf16* u, int32_t width, float* m, in
         m[t * m_stride + r] = tree_sum(sum[t][r]);
 }
 
-// Rows r .. r + count - 1 of the mixes of `tokens` tokens.
+// Rows row .. row + count - 1 of the mixes of `tokens` tokens.
 template <int tokens>
 static void mix_range(const HyperMix& op, int32_t token, int32_t row, int32_t count, float* m) {
     int32_t width = op.hc * op.dim, mixes = (2 + op.hc) * op.hc;
@@ -61,7 +61,7 @@ static void softmax_row(float* c, int32_t count, float eps) {
     for (int32_t k = 0; k < count; ++k) c[k] = c[k] / sum + eps;
 }
 
-// c[i * outer + k * inner] over k is divided by its sum + eps, for every i.
+// Divides c[i * outer + k * inner] by its sum over k + eps, for every i.
 static void normalise(float* c, int32_t hc, int32_t outer, int32_t inner, float eps) {
     for (int32_t i = 0; i < hc; ++i) {
         float sum = 0;
@@ -144,8 +144,8 @@ static void run(const HyperCollapse& op, Team& team) {
     }
 }
 
-// Sixteen features of one token, of which `left` exist. `count` is the number of streams, or the
-// most there can be: then op.hc of them are used.
+// Sixteen features of one token, of which the first `left` exist. `count` is the number of streams,
+// or the largest number possible; then op.hc of them are used.
 template <int count>
 SLUICE_LANE void expand_lanes(const HyperExpand& op, int32_t i, int32_t d) {
     int32_t hc = count == max_hyper ? op.hc : count, left = op.dim - d;

@@ -1,5 +1,5 @@
-// LinearFp8, GroupedOutput and LinearBf16. Activations become fp32 once, for a chunk of tokens;
-// then every thread takes groups of output rows.
+// LinearFp8, GroupedOutput and LinearBf16. Activations are converted to fp32 once for a chunk of
+// tokens; then every thread takes groups of output rows.
 #pragma once
 
 #include "kernels/cpu/fp8.h"
@@ -8,9 +8,9 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-constexpr int32_t chunk_tokens = 64;  // bounds the scratch, and is long enough to reuse weights
+constexpr int32_t chunk_tokens = 64;  // limits the scratch, and is long enough to reuse weights
 
-// Scratch of a chunk: `vectors` activation vectors of `cols`, and a flag each.
+// Scratch of a chunk: `vectors` activation vectors of `cols` values, with a flag each.
 struct ChunkInputs {
     float* x;
     uint8_t* safe;
@@ -27,7 +27,8 @@ static void dequantise(const uint8_t* codes, const uint8_t* scales, int32_t cols
         CodeLanes v = decode(codes + 32 * b);
         NanCodes check;
         check.see(codes + 32 * b);
-        // The factor 2^8 goes to the codes: a scale near the top of the range has no room for it.
+        // The factor 2^8 is applied to the codes: a scale near the top of the range has no room for
+        // it.
         f32x16 s = splat(e8m0_to_float(scales[b])), whole = splat(256.0f);
         store(x + 32 * b, (v.low * whole) * s);
         store(x + 32 * b + 16, (v.high * whole) * s);
@@ -95,7 +96,7 @@ static void run(const GroupedOutput& op, Team& team) {
     }
 }
 
-// ---- BF16
+// ---- BF16 ---------------------------------------------------------------------------------------
 
 SLUICE_LANE vf load_part(const bf16* x) {
     vh h;
@@ -103,7 +104,7 @@ SLUICE_LANE vf load_part(const bf16* x) {
     return vf(widen(h) << 16);
 }
 
-constexpr int32_t bf16_panel = 1024;  // columns between two visits of the sums in memory
+constexpr int32_t bf16_panel = 1024;  // columns between two updates of the sums in memory
 
 // lanes[r][t][..] += columns [first, end) of row r x token t, for one register's share of the
 // lanes. Products may be rounded (subnormal) or overflow, so they are not fused.

@@ -1,5 +1,5 @@
-// Swiglu, RoutedExpert, Combine. RoutedExpert reads 1.5 D F bytes of codes and 0.09 D F of scales
-// for every 16 rows that chose the expert; everything else it touches stays in the caches.
+// Swiglu, RoutedExpert, Combine. RoutedExpert reads 1.5 D F bytes of codes and 0.09 D F bytes of
+// scales for every 16 rows that chose the expert; everything else it touches stays in the caches.
 #pragma once
 
 #include "kernels/cpu/fp4.h"
@@ -17,7 +17,7 @@ SLUICE_LANE f32x16 swiglu_lanes(f32x16 g, f32x16 u, float limit, const float* we
     return round_bf16(weight ? splat(*weight) * a : a);
 }
 
-// One block of 32, quantised.
+// One quantised block of 32.
 SLUICE_LANE void swiglu_block(const bf16* gate, const bf16* up, float limit, const float* weight,
                               uint8_t* codes, uint8_t* scale) {
     Block a{swiglu_lanes(load(gate), load(up), limit, weight),
@@ -34,21 +34,21 @@ static void run(const Swiglu& op, Team& team) {
                      op.out.scales + b);
 }
 
-// ---- RoutedExpert, RoutedExpertBatch
+// ---- RoutedExpert, RoutedExpertBatch ------------------------------------------------------------
 //
 // A round is what one parallel region does: up to round_rows rows of any of the experts, in passes
-// of a panel's rows over one expert each. Its four steps take all passes together, so a token's six
-// experts meet at four barriers, not at twenty-four.
+// that take a panel's rows over one expert each. Its four steps handle all passes together, so that
+// the six experts of a token meet at four barriers and not at twenty-four.
 constexpr int32_t expert_rows_max = fp4_panel_tokens;
 constexpr int32_t round_rows = 64, round_passes = 16;
-constexpr int64_t task_rows = 32;  // rows of weights a thread takes at a time
+constexpr int64_t task_rows = 32;  // rows of weights that a thread takes at a time
 
 struct ExpertPass {
     const RoutedExpert* op;
-    int32_t first, rows;  // of op
-    int32_t x_row;        // of Round::x, of the first row
-    int32_t row;          // of Round::inner, gate and up
-    int32_t room;         // rows it takes there: a tile is always whole
+    int32_t first, rows;  // index into op's rows
+    int32_t x_row;        // first row in Round::x
+    int32_t row;          // first row in Round::inner, gate and up
+    int32_t room;         // rows it occupies there: a tile is always whole
 
     bool tile() const { return rows >= fp4_tile_least; }
 };
@@ -56,9 +56,9 @@ struct ExpertPass {
 struct Round {
     ExpertPass passes[round_passes];
     int32_t count, rows, x_rows;
-    int32_t pass_of[round_rows];  // of a row
-    // Of the rows of x that are cut into digits, each once; null: none. With tile_of the first row
-    // of its tile, or -1.
+    int32_t pass_of[round_rows];  // the pass of each row
+    // The rows of x that are cut into digits, each once; null: none. tile_of is the first row of a
+    // row's tile, or -1.
     const uint8_t* codes[round_rows];
     const uint8_t* scales[round_rows];
     int32_t tile_of[round_rows];
@@ -73,7 +73,7 @@ SLUICE_LANE int64_t padded_blocks(int32_t cols) {
 SLUICE_LANE size_t digit_rows_bytes(int32_t rows, int32_t cols) {
     return rows * padded_blocks(cols) * (digit_stride + sizeof(int32_t) + sizeof(float));
 }
-// Every part of a row of 16 blocks is a multiple of 64 bytes, so all stays aligned.
+// Every part of a row is a multiple of 64 bytes for 16 blocks, so that all parts stay aligned.
 SLUICE_LANE DigitRows place_digit_rows(int8_t*& at, int32_t rows, int32_t cols) {
     DigitRows placed;
     placed.blocks = padded_blocks(cols);
@@ -84,8 +84,8 @@ SLUICE_LANE DigitRows place_digit_rows(int8_t*& at, int32_t rows, int32_t cols) 
     return placed;
 }
 
-// Cuts blocks 16 j .. 16 j + 15 of row `row` that has `used` blocks; those past its end become
-// zero, or in the tile that begins at row `tile` stay what they are.
+// Cuts blocks 16 j .. 16 j + 15 of row `row`, which has `used` blocks. Those past its end become
+// zero, or keep their contents in a tile that begins at row `tile`.
 template <class Quantise>
 static void cut_sixteen(const DigitRows& rows, int64_t row, int64_t tile, int64_t j, int64_t used,
                         Quantise quantise) {
@@ -117,7 +117,7 @@ static void fp4_tile_outputs(const Fp4Matrix& w, int64_t first, int64_t end, con
     }
 }
 
-// emit(row, c, y) for rows first .. end - 1 of w and every row c of x.
+// Calls emit(row, c, y) for rows first .. end - 1 of w and every row c of x.
 template <class Emit>
 static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const DigitRows& x,
                         int32_t rows, Emit emit) {
@@ -150,7 +150,7 @@ static int32_t place_x(Round& round, const RoutedExpert& op, int32_t row) {
     return round.x_rows++;
 }
 
-// Adds rows from `first` of op; returns how many, 0 if the round is full.
+// Adds rows of op from `first` on; returns how many, 0 if the round is full.
 static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     int32_t rows = op.count - first < expert_rows_max ? op.count - first : expert_rows_max;
     int32_t room = rows >= fp4_tile_least ? fp4_tile_rows : rows;
@@ -163,7 +163,7 @@ static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     ExpertPass pass = {&op, first, rows, round.x_rows, round.rows, room};
     if (rows == 1) {
         pass.x_row = place_x(round, op, first);
-    } else {  // a panel wants its rows side by side
+    } else {  // a panel needs its rows side by side
         for (int32_t c = 0; c < room; ++c, ++round.x_rows) {
             int64_t token = op.rows[first + (c < rows ? c : 0)];
             round.codes[round.x_rows] = c < rows ? op.x.codes + token * round.dim : nullptr;
@@ -176,7 +176,7 @@ static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     return rows;
 }
 
-// x into digits.
+// Cuts x into digits.
 static void cut_x(const Round& round) {
     int64_t parts = round.x.blocks / 16;
 #pragma omp for
@@ -209,7 +209,7 @@ static void gate_and_up(const Round& round) {
     }
 }
 
-// inner = Swiglu(gate, up), in digits.
+// inner = Swiglu(gate, up), as digits.
 static void cut_inner(const Round& round) {
     int64_t inner = round.inner_dim, parts = round.inner.blocks / 16;
 #pragma omp for
@@ -282,7 +282,7 @@ static void run(const RoutedExpert& op, Team& team) {
     run(RoutedExpertBatch{&op, 1}, team);
 }
 
-// ---- Combine
+// ---- Combine ------------------------------------------------------------------------------------
 static void run(const Combine& op, Team& team) {
     int64_t chunks = (op.dim + 15) / 16, items = op.n * chunks;
 #pragma omp parallel for num_threads(team.threads) if (items * 16 * op.k > small_work)

@@ -6,7 +6,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Dot of 16 of x with itself. bf16 squares are exact, but for the ends of the range: not fused.
+// Dot of 16 of x with itself. bf16 squares are exact except at the ends of the range: not fused.
 static float sum_of_squares(const bf16* x, int32_t count) {
     f32x16 sum = zero();
     int32_t k = 0;

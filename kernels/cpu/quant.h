@@ -27,7 +27,7 @@ SLUICE_LANE i32x16 to_e4m3(f32x16 x) {
     return sign | select(splat_int(0x3c800000) > magnitude, tiny, code);
 }
 
-// The value of the code that to_e4m3() gives.
+// The value of the code that to_e4m3() returns.
 SLUICE_LANE f32x16 round_e4m3(f32x16 x) {
     i32x16 u = bits(x);
     i32x16 magnitude = u & splat_int(0x7fffffff);
@@ -53,7 +53,7 @@ SLUICE_LANE f32x16 round_e2m1(f32x16 v) {
     return from_bits(bits(q) | (bits(v) & splat_int(int32_t(0x80000000u))));
 }
 
-// The largest magnitude as fp32 bits: above 0x7f7fffff if a value is not finite.
+// The largest magnitude as fp32 bits: above 0x7f7fffff if any value is non-finite.
 SLUICE_LANE int32_t max_magnitude(i32x16 magnitude) {
     int32_t v[16];
     memcpy(v, &magnitude, sizeof v);
@@ -69,13 +69,13 @@ SLUICE_LANE int32_t max_magnitude(Block x) {
     return max_magnitude(select(a > b, a, b));
 }
 
-// The E8M0 byte of a block of which the largest magnitude has these bits (finite).
+// The E8M0 byte of a block whose largest magnitude has these bits (finite).
 SLUICE_LANE uint8_t act_scale(int32_t max) {
     float a = float_of(uint32_t(max));
     return e8m0_ceil((a > 1e-4f ? a : 1e-4f) * (1.0f / 448.0f));
 }
 
-// 1 / 2^(byte - 127), byte 1 .. 253: multiplying by it divides exactly.
+// 1 / 2^(byte - 127) for byte 1 .. 253: multiplying by it divides exactly.
 SLUICE_LANE float e8m0_inverse(uint8_t byte) {
     return float_of(uint32_t(254 - byte) << 23);
 }

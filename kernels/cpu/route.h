@@ -1,4 +1,4 @@
-// Route: the gate's logits, four experts at a time, then one selection a token.
+// Route: the logits of the gate, four experts at a time, then one selection per token.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -28,7 +28,7 @@ static void gate_logits(const bf16* w, const bf16* x, int64_t dim, float* z, int
         for (int t = 0; t < tokens; ++t) z[t * z_stride + r] = tree_sum(sums[r][t]);
 }
 
-// score holds logits on entry. A chosen expert's biased score becomes NaN.
+// score holds logits on entry. The biased score of a chosen expert becomes NaN.
 static void choose_experts(const Route& op, int64_t i, float* score, float* biased) {
     int32_t experts = op.gate.rows;
     int32_t* ids = op.ids + i * op.k;

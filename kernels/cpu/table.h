@@ -1,10 +1,10 @@
-// One instruction set's operations, as pointers. isa_X.cpp fills one table from the same bodies
-// (kernels/cpu/<op>.h), compiled with that instruction set.
+// The operations of one instruction set, as pointers. Each isa_X.cpp fills one table from the same
+// bodies (kernels/cpu/X.h), compiled for that instruction set.
 //
-// Rules for the bodies, because the files are compiled for different CPUs and linked together:
-// everything lives in namespace sluice::cpu::SLUICE_ISA and is static; no function or template that
-// the linker could share between files (no <vector>, <algorithm>, std::min); numerics.h is always
-// inlined. An output is computed by one thread in the order of kernels/ops.h, whatever the number
+// Rules for the bodies, because these files are compiled for different CPUs and linked together:
+// everything is static and in namespace sluice::cpu::SLUICE_ISA, and nothing may be used that the
+// linker could share between files (no <vector>, <algorithm>, std::min); numerics.h is always
+// inlined. Each output is computed by one thread in the order of kernels/ops.h, whatever the number
 // of threads. A body is `static void run(const Op& op, Team& team)`.
 #pragma once
 
@@ -14,24 +14,24 @@
 
 namespace sluice::cpu {
 
-// What a body gets from its backend: the number of threads for `#pragma omp parallel ...
-// num_threads(team.threads)`, and scratch memory.
+// The threads that run an operation and the scratch memory they share: reserve() gives it, and
+// `#pragma omp parallel num_threads(team.threads)` uses the number.
 struct Team {
     int threads = 1;
 };
 
-// Below so many values a parallel region costs more than it saves.
+// Up to this many values, a parallel region costs more than it saves.
 constexpr int64_t small_work = 16384;
-// HyperMix and its kin take at most so many streams.
+// The largest number of streams in hyper-connections.
 constexpr int32_t max_hyper = 16;
 
 // At least `bytes` of scratch, 64-byte aligned, contents undefined, valid until the body returns or
-// reserves again. Call it outside parallel regions, with all threads' needs. It
-// keeps the largest size asked for. Null when the machine has no memory: the body returns at once,
+// reserves again. To be called outside parallel regions, for all threads at once. It keeps the
+// largest size ever asked for. Null when the machine has no memory: then the body returns at once,
 // and the backend reports the error at download() or synchronize().
 void* reserve(Team& team, size_t bytes);
 
-// Queries that share IndexTopk::scratch at a time: one row of scores each.
+// How many queries share IndexTopk::scratch at a time, with one row of scores each.
 int64_t index_queries(int32_t n, int32_t rows);
 
 template <class Op>

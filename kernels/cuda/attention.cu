@@ -1,17 +1,19 @@
-// SparseAttention and RotatedAttention: a block computes 16 heads of one query over its window and
-// its selected rows.
+// Source of device.cuh. SparseAttention and RotatedAttention: a block of threads computes 16 heads
+// of one query over its window and its selected rows.
 //
-// 1. scores on tensor cores, a tile of 8 keys a warp, to shared memory; 2. per head maximum, exp,
-// denominator (keys in a constant order), probabilities rounded to bf16 in place; 3. probabilities
-// x keys on tensor cores, each warp its own columns, keys staged 16 at a time. Shared memory: 16
-// heads x keys fp32 + one key tile.
+// 1. Scores on tensor cores, a tile of 8 keys per warp, to shared memory.
+// 2. Per head: maximum, exp, denominator (keys in a constant order); probabilities are rounded to
+// bf16 in place.
+// 3. Probabilities x keys on tensor cores. Each warp has columns of its own; keys are staged 16 at
+// a time.
+// Shared memory: 16 heads x keys fp32 + one key tile.
 #include "kernels/cuda/attention.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// A warp takes several tiles of 8 keys at a time, so that the heads' fragments are read and turned
-// once for all of them; each tile's additions are those of score_tile.
+// A warp takes several tiles of 8 keys at a time, so that the heads' fragments are read and rotated
+// once for all of them. The additions of each tile are those of score_tile().
 __device__ void scores(const SparseAttention& op, const Turn& turn, int query, int head0,
                        const bf16* const* keys, int count, int stride, float* s) {
     constexpr int tiles = 4;
@@ -46,7 +48,7 @@ __device__ void scores(const SparseAttention& op, const Turn& turn, int query, i
     }
 }
 
-// Sixteen keys on their way to shared memory by way of registers: dim <= 512.
+// Sixteen keys on their way to shared memory through registers: dim <= 512.
 struct Ahead {
     static constexpr int pieces = key_tile * 512 / 8 / block;
     uint4 v[pieces];
@@ -174,7 +176,7 @@ void launch(const SparseAttention& op, Lane lane) {
     launch(op, Rotation{}, lane);
 }
 
-// The queries stay as they are: they are turned on the way to the matrix unit.
+// The queries in memory stay as they are: they are rotated on the way to the matrix unit.
 bool launch(const RotatedAttention& op, Lane lane) {
     launch(op.attention, Rotation{op.query.rope, op.query.position}, lane);
     return true;

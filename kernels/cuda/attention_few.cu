@@ -1,5 +1,6 @@
-// Attention of few queries: scores by one launch, a warp a tile of 8 keys; then probabilities and
-// the weighted sum, a block 32 columns of 16 heads. The additions are those of attention_kernel.
+// Source of attention.cuh. Attention of few queries in two launches: scores, with a tile of 8 keys
+// per warp; then probabilities and the weighted sum, with 32 columns of 16 heads per block of
+// threads. The additions are those of attention_kernel.
 #include "kernels/cuda/attention.cuh"
 
 namespace sluice::cuda {
@@ -8,7 +9,7 @@ namespace {
 constexpr int columns = 32, chunk = 160,
               pieces = columns / 8;                    // keys staged at once, 16-byte pieces
 constexpr int tile_stride = columns + 8;               // halves
-constexpr int held = ceil_div(chunk * pieces, block);  // pieces a thread has on the way
+constexpr int held = ceil_div(chunk * pieces, block);  // pieces in flight per thread
 
 int stride_of(int window, int k) {
     return ceil_div(window + k, key_tile) * key_tile + 4;
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(block)
     }
 }
 
-// This thread's pieces of the chunk of keys that begins at `base`: 0 beyond the last key.
+// This thread's pieces of the chunk of keys that starts at `base`: 0 beyond the last key.
 __device__ inline void fetch(const SparseAttention& op, const bf16* const* keys, int count,
                              int base, int column0, uint4 (&to)[held]) {
 #pragma unroll
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(block)
         for (int i = lane * 4; i < count; i += warp * 4)
             *reinterpret_cast<float4*>(s + h * stride + i) =
                 *reinterpret_cast<const float4*>(mine + h * stride + i);
-    __syncwarp();  // a warp's heads are its own
+    __syncwarp();  // each warp handles heads of its own
     softmax(op, head0, count, padded, stride, s, den);
     int column = w * 8;
     bool works = column < columns && column0 + column < op.dim;

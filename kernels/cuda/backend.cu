@@ -1,5 +1,5 @@
-// The CUDA backend: one arena taken at start, a compute stream, an upload stream, and marks between
-// them.
+// Source of kernels/backend.h: the CUDA backend. One arena taken at start, a compute stream, an
+// upload stream, and marks between the two.
 #include <cstring>
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 using cuda::alignment, cuda::check, cuda::meaning, cuda::Marks, cuda::Stopwatch;
 
-constexpr size_t staging_bytes = 64 * 1024;  // of small downloads
+constexpr size_t staging_bytes = 64 * 1024;  // for small downloads
 constexpr uint64_t margin = 256ull << 20;    // left to desktop and driver when no budget is given
 
 class CudaBackend final : public Backend {
@@ -90,21 +90,21 @@ class CudaBackend final : public Backend {
     Result<void> open(const CudaOptions& options);
     Result<std::byte*> take(size_t bytes, std::string_view purpose);
 
-    // The first failure is kept and reported by the next call that can: asynchronous work has no
-    // other place.
+    // Asynchronous work has no place of its own to report a failure: the first one is kept, and the
+    // next call that can return an error returns it.
     void note(cudaError_t error, std::string_view what) {
         if (error != cudaSuccess && !failure_)
             failure_ = Error{Code::device, cat("CUDA: ", what, ": ", meaning(error))};
     }
     void need(std::string_view what, size_t bytes) {
         if (bytes > scratch_.bytes && !failure_)
-            failure_ = Error{Code::device, cat(what, " needs ", bytes,
-                                               " bytes of scratch, reserved are ", scratch_.bytes)};
+            failure_ = Error{Code::device, cat(what, " needs ", bytes, " bytes of scratch, but ",
+                                               scratch_.bytes, " are reserved")};
     }
     cuda::Lane lane() {
         return {compute_, can_overlap_, &after_kernel_, &graphs_, &counters_.launches, scratch_};
     }
-    // For what is no kernel: after all that was recorded.
+    // For everything that is not a kernel: sends what was recorded first.
     cudaStream_t stream() {
         send_recorded();
         after_kernel_ = false;
@@ -116,14 +116,14 @@ class CudaBackend final : public Backend {
         note(cudaGetLastError(), "graph");
         ++counters_.graphs;
     }
-    // The same, at a trip to the host: the row that begin_repeat() announced ends.
+    // The same for a trip to the host, which ends the sequence that begin_repeat() announced.
     cudaStream_t trip() {
         const cudaStream_t all = stream();
         graphs_.end();
         compute_time_.end(all);
         return all;
     }
-    // One call of the operation's launch function. Where a composed operation has no launch for this
+    // Calls the operation's launch function. Where a composed operation has no launch for this
     // shape, its parts run one after another.
     template <class Op>
     void start(std::string_view name, const Op& op) {
@@ -143,7 +143,7 @@ class CudaBackend final : public Backend {
 
     std::string name_;
     cudaStream_t compute_ = nullptr, uploads_ = nullptr;
-    bool can_overlap_ = false, after_kernel_ = false;  // cuda::Lane
+    bool can_overlap_ = false, after_kernel_ = false;  // see cuda::Lane
     bool use_graphs_ = false;
     cuda::Graphs graphs_;
     std::byte* staging_ = nullptr;  // pinned, staging_bytes
@@ -177,13 +177,13 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
                 props.minor, ")");
     cudaFuncAttributes probe{};
     if (auto code =
-            check(cudaFuncGetAttributes(&probe, cuda::any_kernel()), "no code for this card");
+            check(cudaFuncGetAttributes(&probe, cuda::any_kernel()), "no code for this GPU");
         !code)
-        return within(cat(name_, ", this binary holds compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
+        return within(cat(name_, ", this binary has code for compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
                       code.error());
     shared_limit_ = props.sharedMemPerBlockOptin;
     if (options.overlap == true && props.major < 9)
-        return fail(Code::device, cat(name_, ": kernels overlap from compute 9.0 on"));
+        return fail(Code::device, cat(name_, ": overlapping kernels need compute 9.0 or later"));
     can_overlap_ = options.overlap.value_or(props.major >= 9);
     use_graphs_ = options.graphs.value_or(!can_overlap_);
     size_t free = 0, total = 0;
@@ -191,12 +191,12 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     size_ = options.vram_budget ? options.vram_budget : (free > margin ? free - margin : 0);
     size_ = size_ / alignment * alignment;
     if (size_ > free)
-        return fail(Code::no_memory, cat(name_, ": --vram asks for ", size_text(size_),
-                                         ", free are ", size_text(free), " of ", size_text(total)));
+        return fail(Code::no_memory, cat(name_, ": --vram asks for ", size_text(size_), ", but ",
+                                         size_text(free), " of ", size_text(total), " are free"));
     if (cudaMalloc(&arena_, size_) != cudaSuccess) {
         cudaGetLastError();
-        return fail(Code::no_memory, cat(name_, ": cannot allocate ", size_text(size_),
-                                         "; free are ", size_text(free)));
+        return fail(Code::no_memory, cat(name_, ": cannot allocate ", size_text(size_), "; ",
+                                         size_text(free), " are free"));
     }
     for (cudaStream_t* stream : {&compute_, &uploads_}) {
         auto made = check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "stream");
@@ -236,9 +236,9 @@ Result<std::byte*> CudaBackend::take(size_t bytes, std::string_view purpose) {
     bytes = (bytes + alignment - 1) / alignment * alignment;
     if (bytes > size_ - used_)
         return fail(Code::no_memory,
-                    cat("VRAM: ", purpose, " needs ", size_text(bytes), ", left are ",
+                    cat("VRAM: ", purpose, " needs ", size_text(bytes), ", but only ",
                         size_text(size_ - used_), " of ", size_text(size_),
-                        "; a smaller context, chunk or cache would fit"));
+                        " are left; use a smaller context, chunk or cache"));
     std::byte* at = arena_ + used_;
     used_ += bytes;
     return at;
@@ -271,11 +271,11 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
         return fail(
             Code::unsupported,
             cat("window ", largest.window, " and index_topk ", largest.index_topk, " need ",
-                attention, " bytes of shared memory in attention, the card's kernels may use ",
+                attention, " bytes of shared memory in attention, but the GPU's kernels may use ",
                 limit));
     if (largest.group_rank % 16)
         return fail(Code::unsupported,
-                    cat("o_lora_rank ", largest.group_rank, " is no multiple of 16"));
+                    cat("o_lora_rank ", largest.group_rank, " is not a multiple of 16"));
     size_t bytes = reserve_bytes(largest);
     auto memory = take(bytes, "scratch of the kernels");
     if (!memory) return tl::unexpected<Error>(memory.error());
@@ -288,8 +288,8 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
     compute_time_.end(stream());
     note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_), "upload");
     cudaPointerAttributes kind{};
-    // Pageable memory is staged before the call returns; pinned memory is read later, so the caller
-    // is made to wait.
+    // Pageable memory is staged before the call returns. Pinned memory is read later, so the caller
+    // has to wait.
     if (cudaPointerGetAttributes(&kind, host) == cudaSuccess && kind.type == cudaMemoryTypeHost) {
         note(cudaStreamSynchronize(compute_), "upload");
         ++counters_.waits;
@@ -354,8 +354,8 @@ Result<void> CudaBackend::synchronize() {
     return report();
 }
 
-// Without pinning, uploads are slower and no longer beside compute; results are the same, so that
-// is a line, no error.
+// Without pinning, uploads are slower and no longer run beside compute, but results are the same.
+// So failing to pin is a warning, not an error.
 Result<void> CudaBackend::pin(std::span<std::byte> host) {
     cudaError_t error = cudaHostRegister(host.data(), host.size(), cudaHostRegisterPortable);
     if (error == cudaSuccess) {
@@ -364,7 +364,7 @@ Result<void> CudaBackend::pin(std::span<std::byte> host) {
     }
     cudaGetLastError();
     log::warn_once("pin", cat("cannot pin ", size_text(host.size()), " of host memory (",
-                              meaning(error), "): uploads to the card will be slower"));
+                              meaning(error), "): uploads to the GPU will be slower"));
     return {};
 }
 

@@ -1,4 +1,5 @@
-// Best: the greedy choice of a token, so that two numbers go to the host and not the vocabulary.
+// Source of device.cuh. Best: the greedy choice of a token, so that two numbers go to the host and
+// not the whole vocabulary.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -6,8 +7,8 @@ namespace {
 
 constexpr int block = 1024, warps = block / warp;
 
-// The value as an integer in the order of floats (-0 and 0 are equals, NaN below all), and above
-// its complemented place: the largest of these is the first of the best.
+// A key whose largest value belongs to the first of the best: the value as an integer in the order
+// of floats (-0 equals 0, NaN is below all) above the complement of its place.
 __device__ inline unsigned long long rank(float x, int place) {
     uint32_t bits = bits_of(x + 0.0f);
     uint32_t order = bits >> 31 ? ~bits : bits | 0x80000000u;

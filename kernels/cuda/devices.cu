@@ -1,4 +1,5 @@
-// Which cards there are, what they call themselves, and what kernels need of one.
+// Source of kernels/backend.h and device.cuh: which CUDA devices there are, what they call
+// themselves, and what the kernels need.
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ namespace sluice {
 
 using cuda::check, cuda::meaning;
 
-// No driver at all is "no device"; a driver that does not start is an error with its code.
+// No driver at all means no device; a driver that does not start is an error with its code.
 Result<int> cuda::device_count() {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -33,7 +34,7 @@ Result<void> cuda::require_device(int device) {
         int version = 0;
         const bool driver = cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
         return fail(Code::device,
-                    driver ? "no CUDA device: the NVIDIA driver is there and shows no card "
+                    driver ? "no CUDA device: the NVIDIA driver is installed but shows no GPU "
                              "(nvidia-smi lists them; CUDA_VISIBLE_DEVICES can hide them)"
                            : "no CUDA device: no NVIDIA driver was found; install one");
     }

@@ -1,20 +1,20 @@
-// HyperMix, and HyperStep: what lies between two sub-layers, in one launch.
+// Source of device.cuh. HyperMix, and HyperStep: what lies between two sub-layers, in one launch.
 //
-// 24 dots over H * D values for every token: fn is 2 MB a sub-layer at V4.1's size, so K is cut
-// into slices, a block each, and the last block of a token group to finish adds the slices in
-// ascending order and runs Sinkhorn. In a step each slice first expands its part of the streams,
-// and further blocks (one a token) expand for themselves what the collapse, the norm and the
-// quantisation need: they wait for nobody.
+// Every token needs 24 dots over H * D values. fn has 2 MB per sub-layer at V4.1's size, so K is
+// cut into slices with a block of threads each. The last block of a token group to finish adds the
+// slices in ascending order and runs Sinkhorn. In a step each slice first expands its part of the
+// streams. One further block per token expands for itself what the collapse, the norm and the
+// quantisation need, and so waits for nobody.
 #include "kernels/cuda/hyper.cuh"
 #include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int few = 32;  // tokens: more go to hyper_wide.cu
+constexpr int few = 32;  // tokens; hyper_wide.cu takes more
 
-// The dots of one slice of the width for one token, to `out` [sums]; writes the slice's part of the
-// streams when `to` is set.
+// The dots of one slice of the width for one token, to `out` [sums]. Also writes the slice's part
+// of the streams when `to` is set.
 __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int64_t row, int begin,
                            int end, float (*shared)[sums], float* out) {
     int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(block) hyper_mix_kernel(HyperMix op, Partials 
     mix_block(op, in, nullptr, work);
 }
 
-// Collapse, norm and quantisation of one token; the sums in the order of rms_norm_kernel.
+// Collapse, norm and quantisation of one token; the sums have the order of rms_norm_kernel.
 __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t row) {
     extern __shared__ bf16 collapsed[];  // [dim]
     __shared__ float shared[block / warp];
@@ -154,8 +154,8 @@ void launch(const HyperMix& op, Lane lane) {
                   Partials{reinterpret_cast<float*>(lane.scratch.memory), lane.scratch.tickets});
 }
 
-// True if one launch can do it, the streams written beside the old ones, or if there are many
-// tokens; every part has to be there.
+// True if one launch can do it: the streams are written beside the old ones, or there are many
+// tokens, and every part is there.
 bool launch(const HyperStep& op, Lane lane) {
     if (op.mix.n > few && launch_wide(op, lane)) return true;
     bool in_place = op.expand.h && op.expand.h == op.mix.h;

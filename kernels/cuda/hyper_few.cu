@@ -1,5 +1,6 @@
-// HyperStep of few tokens, bit by bit what hyper_step_kernel gives: a block 32 values of the width,
-// its eight warps three rows of fn each, and one block a token that collapses.
+// Source of hyper.cuh. HyperStep of few tokens, with the bits of hyper_step_kernel: a block of
+// threads takes 32 values of the width, its eight warps three rows of fn each; one more block per
+// token collapses.
 #include "kernels/cuda/hyper.cuh"
 
 namespace sluice::cuda {
@@ -8,7 +9,7 @@ namespace {
 constexpr int few = 8, warps = block / warp, rows_a_warp = rows_max / warps;
 static_assert(rows_a_warp * warps == rows_max);
 
-// The last block to finish: a slice's warps in turn, then slices ascending, then Sinkhorn.
+// For the last block to finish: the warps of a slice in turn, then slices ascending, then Sinkhorn.
 __device__ void finish(const HyperMix& op, const float* part, int per_slice, int64_t row) {
     __shared__ float slice[slices][sums], m[sums];
     int parts = op.dim / warp, rows = (2 + op.hc) * op.hc;
@@ -86,8 +87,8 @@ __device__ void mix_few(const HyperStep& step, Partials work, int per_slice) {
     if (threadIdx.x == 0) work.ticket[row] = 0;
 }
 
-// Collapse, norm and quantisation of one token; the sum in the order of rms_norm_kernel. Two values
-// a thread and step, then four.
+// Collapse, norm and quantisation of one token; the sum has the order of rms_norm_kernel. Each
+// thread takes two values per step, then four.
 __device__ void collapse_few(const HyperStep& op, int64_t row) {
     extern __shared__ __align__(8) bf16 collapsed[];  // [dim]
     __shared__ float shared[warps];

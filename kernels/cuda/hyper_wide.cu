@@ -1,9 +1,11 @@
-// HyperMix and HyperStep of many tokens: the additions of hyper.cu in the same order, fn read once
-// for a group of tokens, the rest of a step in one pass over a token's streams.
+// Source of wide.cuh. HyperMix and HyperStep of many tokens: the additions of hyper.cu in the same
+// order. fn is read once for a group of tokens, and the rest of a step is one pass over a token's
+// streams.
 //
-// Mix: a block owns one slice of the width, a thread one place of it in all streams: its values of
-// fn stay in registers while the tokens pass. The lanes' sums meet in the butterfly of warp_sum,
-// each lane keeping one of the sums in the end; a second kernel adds the slices and runs Sinkhorn.
+// Mix: a block of threads owns one slice of the width, and a thread one place of it in all streams,
+// so that its values of fn stay in registers while the tokens pass. The lanes' sums are exchanged
+// as in the butterfly of warp_sum, with each lane keeping one of the sums in the end. A second
+// kernel adds the slices and runs Sinkhorn.
 #include "kernels/cuda/hyper.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -12,7 +14,7 @@ namespace {
 
 constexpr int warps = block / warp, group = 64;
 
-// In lane l the sum over the warp of v[l].
+// Returns in lane l the sum over the warp of v[l].
 __device__ inline float sum_of_lane(float (&v)[warp]) {
     int lane = threadIdx.x % warp;
 #pragma unroll
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(block)
     }
 }
 
-// One warp a token.
+// One warp per token.
 __global__ void __launch_bounds__(block)
     mix_finish_kernel(__grid_constant__ const HyperMix op, const float* from) {
     __shared__ float shared[warps][warp];
@@ -86,8 +88,9 @@ __global__ void __launch_bounds__(block)
     sinkhorn(op, m, row);
 }
 
-// One block a token: combine, expand, collapse, norm and quantisation; the streams may stay in
-// place, since every value is read by the thread that writes it. The sum as in rms_norm_kernel.
+// One block of threads per token: combine, expand, collapse, norm and quantisation. The streams may
+// stay in place, because the thread that writes a value is the one that read it. The sum has the
+// order of rms_norm_kernel.
 __global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ const HyperStep op) {
     extern __shared__ uint32_t collapsed[];  // [dim / 2]
     __shared__ float shared[warps];

@@ -1,5 +1,5 @@
-// IndexTopk: scores on tensor cores, then per query a radix selection over 16-bit keys (scores are
-// bf16 numbers), lower rows first among equals.
+// Source of device.cuh. IndexTopk: scores on tensor cores, then for each query a radix selection
+// over 16-bit keys (scores are bf16 numbers); among equals, lower rows are first.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -9,15 +9,14 @@ constexpr int block = 256, warps = block / warp;
 
 constexpr unsigned key_of_minus_infinity = 0x007f, key_of_infinity = 0xff80;
 
-// Ascending order of keys = ascending order of floats; a row that does not count has key 0. NaN
-// ranks as -infinity.
+// Keys have the order of the floats; a row that does not count has key 0. NaN ranks as -infinity.
 __device__ inline uint16_t sort_key(float score) {
-    uint16_t bits = to_bf16(score + 0.0f).bits;  // -0 and 0 are one score
+    uint16_t bits = to_bf16(score + 0.0f).bits;  // -0 and 0 are the same score
     if ((bits & 0x7fff) > 0x7f80) bits = 0xff80;
     return bits & 0x8000 ? uint16_t(~bits) : uint16_t(bits | 0x8000);
 }
 
-// keys[query][row]: one warp a tile of 8 rows, all heads.
+// keys[query][row]: one warp per tile of 8 rows, for all heads.
 __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, int stride) {
     start_after_previous();
     int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
@@ -71,11 +70,11 @@ __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, in
         }
 }
 
-// The `want` largest of count keys (all > 0 ones at most): threshold and how many of those equal to
-// it are taken.
+// The `want` largest of count keys (at most all that are > 0): the threshold, and how many of those
+// equal to it are taken.
 struct Cut {
-    unsigned threshold;  // keys above it are in
-    int equal;           // of those equal to it, this many, lowest index first
+    unsigned threshold;  // keys above it are taken
+    int equal;           // of those equal to it this many are, lowest index first
 };
 
 template <class Key>
@@ -110,8 +109,8 @@ __device__ Cut find_cut(const Key& key, int count, int want, unsigned* histogram
     return {prefix, left};
 }
 
-// Calls take(index, place) for the chosen ones, ascending; returns how many. All threads of the
-// block.
+// Calls take(index, place) for the chosen ones in ascending order and returns how many there are.
+// All threads of the block call it.
 template <class Key, class Take>
 __device__ int select(const Key& key, int count, const Cut& cut, const Take& take) {
     __shared__ int offset[2][warps];
@@ -169,7 +168,7 @@ __global__ void __launch_bounds__(block)
     uint8_t* marks = op.candidates + int64_t(query) * op.blocks_max;
     int blocks = ceil_div(visible, op.block);
     auto block_key = [&](int b) -> unsigned {
-        if (b == blocks - 1) return key_of_infinity;  // the newest is pinned
+        if (b == blocks - 1) return key_of_infinity;  // the newest block is always kept
         unsigned most = 0;
         for (int i = b * op.block; i < min(visible, (b + 1) * op.block); ++i)
             most = max(most, unsigned(mine[i]));
@@ -187,7 +186,7 @@ __global__ void __launch_bounds__(block)
     });
 }
 
-constexpr int queries_least = 64;  // at once; more where the scratch has room
+constexpr int queries_least = 64;  // queries at once; more where the scratch has room
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// LatentFinish: two short vectors a token, a block each.
+// Source of device.cuh. LatentFinish: two short vectors per token, a block of threads each.
 #include "kernels/cuda/rope.cuh"
 
 namespace sluice::cuda {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr int block = 256;
 
-// RmsNorm of row `row`, the sums in the order of rms_norm_kernel, to `y` in shared memory as bf16
+// RmsNorm of row `row`, with sums in the order of rms_norm_kernel, to `y` in shared memory as bf16
 // numbers.
 __device__ void norm_row(const RmsNorm& op, int64_t row, float* shared, float* y) {
     const bf16* x = op.x + row * op.cols;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(block)
 
 }  // namespace
 
-// True if one launch can do it: one head a key, and rows of the buffer that do not meet.
+// True if one launch can do it: one head per key, and no two rows of the buffer that coincide.
 bool launch(const LatentFinish& op, Lane lane) {
     if (op.query.cols % 32 || op.key.cols % 2 || op.key_place.heads != 1 ||
         op.query.n != op.key.n || (op.store.buffer && op.store.n > op.store.window))

@@ -1,5 +1,5 @@
-// Linears of few token rows, and of any number where linear_wide.cu does not take the shape:
-// linear.cuh has the arithmetic.
+// Source of device.cuh. Linears of few token rows, and of any number where linear_wide.cu does not
+// take the shape. The arithmetic is in linear.cuh.
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int few = 32;
 
-// A second matrix with the same activations may follow the first one's tiles.
+// The tiles of a second matrix with the same activations may follow those of the first.
 template <Kind kind, int tiles>
 __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
     extern __shared__ __align__(16) float shared[];  // [slices][tiles][128], then the activations
@@ -72,8 +72,7 @@ void launch(const LinearBf16& op, Lane lane) {
     linear<Kind::bf16>(job_of(op), lane);
 }
 
-// A tile of 16 rows lies in one group: the rank is a multiple of 16 (checked when shapes are
-// reserved).
+// A tile of 16 rows lies in one group, because the rank is a multiple of 16 (checked by reserve()).
 void launch(const GroupedOutput& op, Lane lane) {
     if (launch_one(op, lane) || (op.n > few && launch_wide(op, lane))) return;
     linear<Kind::grouped>(job_of(op), lane);

@@ -1,13 +1,14 @@
 // Dense linears on tensor cores, batch-invariant: one order of additions over K for 1 row or 4096.
 //
-// K is cut in blocks of 32 and in `slices` of whole blocks; how many depends on the matrix alone.
-// Inside a block two k = 16 matrix instructions start from zero; their result, times the scales, is
-// added to the slice's sum, blocks ascending; slices are added ascending. The skinny kernel (few
-// token rows) gives each slice a warp, the wide one walks them in turn: the same additions.
+// K is cut into blocks of 32 and into `slices` of whole blocks; how many depends only on the
+// matrix. Inside a block two k = 16 matrix instructions start from zero. Their result, times the
+// scales, is added to the slice's sum, blocks ascending; slices are added in ascending order. The
+// skinny kernel (few token rows) gives each slice a warp, the wide one walks through them in turn:
+// the same additions.
 //
-// FP8 codes go to halves in registers (exact), never expanded in memory. Inside a block the four
-// threads of a quad take eight neighbouring k each, the same for both operands, so that loads are
-// whole words; a sum over k does not mind.
+// FP8 codes become halves in registers (exact) and are never expanded in memory. Inside a block the
+// four threads of a quad take eight neighbouring k each, the same for both operands, so that loads
+// are whole words; it does not matter to a sum over k.
 #pragma once
 
 #include "kernels/cuda/device.cuh"
@@ -36,8 +37,8 @@ __host__ __device__ inline int slices_of(int cols) {
     return blocks >= 128 ? 16 : blocks >= 64 ? 8 : blocks >= 16 ? 4 : 1;
 }
 
-// Operands of one block of 32 for a fragment row: eight k of this thread's quad position, as four
-// words of two.
+// Operands of one block of 32 for a fragment row: eight k of this thread's place in the quad, as
+// four words of two.
 struct Words {
     uint32_t v[4];
 };
@@ -47,7 +48,7 @@ __device__ inline Words from_codes(uint2 raw) {
              e4m3x2_to_half2(raw.y >> 16)}};
 }
 
-// An E4M3 pair as bfloat16: a half's sign, exponent and top 3 mantissa bits, rebiased through fp32
+// An E4M3 pair as bfloat16: sign, exponent and top 3 mantissa bits of a half, rebiased through fp32
 // (exact).
 __device__ inline uint32_t half2_to_bf16x2(uint32_t h) {
     float low, high;
@@ -78,7 +79,7 @@ struct Operands<Kind::fp8> {
     __device__ Words x() const { return from_codes(raw); }
 };
 
-// Eight BF16; cols of any number: the tail of a row is read element by element.
+// Eight BF16 for any number of cols: the tail of a row is read element by element.
 __device__ inline uint4 load_bf16x8(const bf16* row, int at, int cols) {
     const bf16* p = row + at;
     if (at + 8 <= cols && (reinterpret_cast<uintptr_t>(p) & 15) == 0)
@@ -141,7 +142,7 @@ __device__ inline void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
         mma_bf16(c, a0, a1, a2, a3, b0, b1);
 }
 
-// One block of 32 for a tile of 16 rows x 8 tokens, from zero.
+// One block of 32 for a tile of 16 rows x 8 tokens, starting from zero.
 template <Kind kind>
 __device__ inline void block_product(float (&t)[4], const Words& low, const Words& high,
                                      const Words& b) {
@@ -151,7 +152,7 @@ __device__ inline void block_product(float (&t)[4], const Words& low, const Word
 }
 
 // sum += t * scale of the token (columns 2 quad, 2 quad + 1) * scale of the weight tile. Products
-// with powers of two are exact, so the fused form changes nothing.
+// with powers of two are exact, so fusing changes nothing.
 template <Kind kind>
 __device__ inline void add_scaled(float (&sum)[4], const float (&t)[4], float s_w, float s_x0,
                                   float s_x1) {
@@ -196,11 +197,12 @@ __device__ inline void store(const Job& job, int row, int token, float value) {
         job.y_f32[at] = value;
 }
 
-// ---- few token rows: 16 output rows a block, a warp a slice, `tiles` times 8 tokens
-// ------------------
+// ---- few token rows -----------------------------------------------------------------------------
+//
+// A block of threads has 16 output rows, a warp has a slice and `tiles` times 8 tokens.
 
-// FP8 activations of the tokens of a block in shared memory: their codes, and their scales as
-// numbers. Where they would take too much of it (codes == null) they are read in place.
+// FP8 activations of a block's tokens in shared memory: their codes, and their scales as numbers.
+// Where they would take too much of it (codes == null) they are read in place.
 constexpr int staged_max = 40 * 1024;
 struct Staged {
     const uint8_t* codes;  // [tokens][cols]
@@ -223,7 +225,7 @@ __device__ inline Staged stage(const Job& job, int token0, int tokens, uint8_t* 
 }
 
 // Where this lane finds its eight k of block 0 for a token, and the scales of its two columns. A
-// column beyond the last token reads the last one: what it gives is not stored.
+// column beyond the last token reads the last token; its results are not stored.
 struct Columns {
     const uint8_t* codes;
     const float *scale0, *scale1;
@@ -235,8 +237,8 @@ __device__ inline Columns columns_of(const Job& job, const Staged& staged, int f
             staged.scales + min(first + 2 * quad + 1, count - 1) * blocks};
 }
 
-// The weights of `depth` blocks are on their way before the first is used. Rows beyond the last
-// read the last.
+// Loads the weights of `depth` blocks before the first is used. Rows beyond the last read the last
+// row.
 template <Kind kind, int depth>
 struct Ahead {
     Operands<kind> low[depth], high[depth];
@@ -312,7 +314,7 @@ __device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<
 template <Kind kind>
 constexpr int depth_of = kind == Kind::fp8 ? 10 : 5;
 
-// Adds the slices of `parts` results of 128 values, in ascending order, in place of the first.
+// Adds the slices of `parts` results of 128 values in ascending order; the sum replaces the first.
 __device__ inline void add_slices(float* shared, int slices, int values) {
     __syncthreads();
     for (int at = threadIdx.x; at < values; at += blockDim.x) {
@@ -328,7 +330,8 @@ __device__ inline int tile_place(int row, int column) {
     return (row / 8 * 2 + column % 2) * warp + row % 8 * 4 + column / 2;
 }
 
-// Dynamic shared memory of a block: partial sums, and the activations where they are staged.
+// Dynamic shared memory of a block of threads: partial sums, and the activations where they are
+// staged.
 template <Kind kind>
 int shared_bytes(const Job& job, int values, int tokens) {
     int staged = kind == Kind::fp8 ? staged_bytes(job.cols, tokens < job.n ? tokens : job.n) : 0;

@@ -1,16 +1,17 @@
-// Linears of one token row: the arithmetic of linear.cuh, made to keep the memory busy.
+// Source of device.cuh. Linears of one token row: the arithmetic of linear.cuh, arranged to keep
+// the memory busy.
 //
-// A warp owns one slice of one tile of 16 output rows, and has all its weights on the way before it
-// looks at the first (for them it need not wait for the kernel before). How many blocks a slice has
-// is known at compile time for the lengths below; other shapes stay with the skinny kernel.
-// Activations are staged as halves (bfloat16 where the model has them so), the same in all eight
-// columns of the matrix unit: column 0 is what counts.
+// A warp owns one slice of one tile of 16 output rows and requests all its weights before it looks
+// at the first (for weights it need not wait for the kernel before). For the lengths below, the
+// number of blocks in a slice is known at compile time; other shapes stay with the skinny kernel.
+// Activations are staged as halves (bfloat16 where the model has them in that form), the same in
+// all eight columns of the matrix unit: column 0 is the result.
 #include "kernels/cuda/linear.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// An E4M3 pair as bfloat16, exact: the code's bits in place are value * 2^-120.
+// An E4M3 pair as bfloat16, exact: the bits of the code in place are value * 2^-120.
 __device__ inline uint32_t e4m3x2_to_bf16x2(uint32_t codes) {
 #if __CUDA_ARCH__ >= 800
     uint32_t spread = __byte_perm(codes, 0, 0x1404);
@@ -46,16 +47,16 @@ __device__ inline Words words(const typename Form<kind>::Raw& raw) {
                  e4m3x2_to_bf16x2(raw.y >> 16)}};
 }
 
-// A matrix as this file's kernels need it.
+// A matrix in the form that the kernels of this file need.
 struct Matrix {
     const std::byte* weights;
     const uint8_t* scales;
-    int blocks;  // of 32 in a row
+    int blocks;  // blocks of 32 per row
 };
 
-// The activations in memory: of one group, for grouped ones.
+// The activations in memory; for grouped ones, those of one group.
 struct Vector {
-    const std::byte* values;  // fp8: codes, else bfloat16
+    const std::byte* values;  // fp8: codes; else bfloat16
     const uint8_t* scales;
 };
 
@@ -64,7 +65,7 @@ __host__ __device__ constexpr int align16(int bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
-// The same in shared memory: a block's 32 values as 64 bytes, and its scale.
+// The same in shared memory: 64 bytes for the 32 values of a block, and its scale.
 struct Staged1 {
     const uint4* x;
     const float* scale;
@@ -88,7 +89,7 @@ __device__ inline Staged1 stage_one(const Vector& from, int blocks, std::byte* m
     return {x, scale};
 }
 
-// A slice of a tile: low(d) and high(d) give this thread's part of block d of rows g and g + 8,
+// A slice of a tile: low(d) and high(d) return this thread's part of block d of rows g and g + 8,
 // whose sums go to sums[g] and sums[g + 8]. `scale` is that of block `lane`.
 template <Kind kind, int length, class Low, class High>
 __device__ inline void slice_product(const Low& low, const High& high, float scale,
@@ -152,18 +153,18 @@ struct Slice {
     }
 };
 
-// The same through shared memory, where the card copies rows there by itself (compute 9.0 and
-// later): the load units have one instruction a row to do instead of two a block. Codes only.
+// The same through shared memory, where the device copies rows there by itself (compute 9.0 and
+// later): the load units execute one instruction per row instead of two per block. Codes only.
 template <Kind kind, int length>
 struct Copied {
     static constexpr int row_bytes = length * 32;
-    // Two rows are followed by 32 bytes of nothing, so that four neighbours meet no bank twice.
+    // Two rows are followed by 32 unused bytes, so that four neighbours use different banks.
     static constexpr int tile_bytes = 16 * row_bytes + 8 * 32;
     const std::byte* rows;
     uint32_t barrier;
     float scale;
 
-    // `memory`: tile_bytes, 16-byte aligned; `arrived`: 8 bytes. Both this warp's.
+    // `memory`: tile_bytes, 16-byte aligned; `arrived`: 8 bytes. Both belong to this warp.
     __device__ void load(const Matrix& m, int row0, int slice, std::byte* memory,
                          uint64_t* arrived) {
         rows = memory;
@@ -217,7 +218,7 @@ struct Copied {
     }
 };
 
-// Slices ascending.
+// Slices in ascending order.
 __device__ inline float slice_sum(const float* sums, int slices) {
     float total = sums[0];
     for (int s = 1; s < slices; ++s) total = total + sums[s * 16];
@@ -225,7 +226,7 @@ __device__ inline float slice_sum(const float* sums, int slices) {
 }
 
 constexpr int threads_max = 1024, sums_max = threads_max / warp * 16;
-// Registers a thread needs for its weights decide how many threads a block may have.
+// The registers that a thread needs for its weights limit the threads of a block.
 template <Kind kind, int length>
 constexpr int threads_of = (kind == Kind::bf16 ? 8 : 4) * length <= 40 ? 1024 : 512;
 
@@ -235,10 +236,10 @@ struct Plain {
     bf16 *a_bf16, *b_bf16;
     float* a_f32;
     int a_tiles, tiles;
-    int group_tiles, group_bytes;  // grouped: tiles that share activations, and bytes of those
+    int group_tiles, group_bytes;  // grouped: tiles that share activations, and the bytes of those
 };
 
-// Warp w's tile and slice are done; adds the slices up and stores.
+// Warp w has finished its tile and slice: adds the slices up and stores.
 __device__ inline void store_tiles(const Plain& op, const float* sums, int first, int units,
                                    int slices) {
     int at = first + threadIdx.x / 16, r = threadIdx.x % 16;
@@ -284,7 +285,7 @@ __global__ void __launch_bounds__(threads_of<kind, length>)
     store_tiles(op, sums, first, units, slices);
 }
 
-// 32 output rows, one quantisation group: two tiles.
+// 32 output rows, which is one quantisation group: two tiles.
 template <int length>
 __global__ void __launch_bounds__(threads_max)
     one_grouped_quant_kernel(__grid_constant__ const Plain op, QuantRows out, int slices_log2) {
@@ -343,7 +344,7 @@ int staged_size(const Job& job) {
     return job.cols / 32 * staged_block;
 }
 
-// What a launch needs, where the shape is of those above: whole tiles, and slices of one length.
+// What a launch needs for the shapes above: whole tiles, and slices of equal length.
 template <Kind kind>
 struct Launch {
     int length = 0, slices = 0, slices_log2 = 0, shared = 0;
@@ -358,8 +359,8 @@ struct Launch {
         length = blocks / slices;
         shared = staged_size(job);
     }
-    // Calls body(constant of the length); false where there is none. (16 blocks are too many for
-    // blocks of 1024 threads.)
+    // Calls body(the length as a constant); false where no kernel has this length. (16 blocks are
+    // too many for blocks of 1024 threads.)
     template <class Body>
     bool dispatch(const Body& body) const {
         switch (length) {
@@ -389,7 +390,8 @@ Plain plain_of(const Job& a) {
     return op;
 }
 
-// Tiles a block computes at once: more share the staging, as long as the card stays full.
+// Tiles that a block of threads computes at once: more of them share the staging, as long as the
+// device stays full.
 template <Kind kind>
 int units_of(const Plain& op, int slices, int threads) {
     int units = threads / (slices * warp);

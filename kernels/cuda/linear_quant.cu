@@ -1,14 +1,13 @@
-// Chains that quantise what a linear gives, for few token rows: a block owns 32 output rows, one
-// quantisation group.
+// Source of device.cuh. Chains that quantise the outputs of a linear, for few token rows: a block
+// of threads owns 32 output rows, which is one quantisation group.
 #include "kernels/cuda/linear.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// ---- 32 output rows a block, quantised on the way out: up to 8 token rows
-// --------------------------
+// ---- 32 output rows per block, quantised on the way out, for up to 8 token rows -----------------
 
-// Rows row0 .. row0 + 31 of `count` jobs to shared [job][2][128], summed.
+// Rows row0 .. row0 + 31 of `count` jobs, summed, to shared [job][2][128].
 template <Kind kind, int count>
 __device__ inline void rows32(const Job (&jobs)[count], int row0, float* shared) {
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;

@@ -1,10 +1,10 @@
-// Dense linears of many token rows: tiles staged in shared memory, three stages deep, the additions
-// of linear.cuh in the same order to the last bit.
+// Source of wide.cuh. Dense linears of many token rows: tiles staged in shared memory, three stages
+// deep, with the additions of linear.cuh in the same order to the last bit.
 //
 // A block of threads owns `Tile::rows` output rows x `Tile::tokens` token rows, a warp a part of
-// it. FP8 codes stay codes in shared memory and go to halves on the way to the matrix unit. The
-// token's and the weight tile's scale are multiplied first: powers of two, and act_quant's are at
-// least 2^-22, so that the product is exact, a subnormal number at the least.
+// it. FP8 codes stay codes in shared memory and become halves on the way to the matrix unit. The
+// scales of the token and of the weight tile are multiplied first. They are powers of two, and
+// those of ActQuant are at least 2^-22, so the product is exact, at worst a subnormal number.
 
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pipeline.cuh"
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int stages = 3;
 
-// A warp's part: m x 16 output rows, n x 8 tokens; the block has row_warps x token_warps of them.
+// A warp's part: m x 16 output rows, n x 8 tokens; a block has row_warps x token_warps of them.
 template <int m_, int n_, int row_warps_, int token_warps_, int resident_>
 struct Tile {
-    static constexpr int resident = resident_;  // blocks of threads a multiprocessor should hold
+    static constexpr int resident = resident_;  // blocks of threads per multiprocessor
     static constexpr int m = m_, n = n_, row_warps = row_warps_, token_warps = token_warps_;
     static constexpr int rows = m * 16 * row_warps, tokens = n * 8 * token_warps;
     static constexpr int threads = row_warps * token_warps * warp;
@@ -26,7 +26,7 @@ struct Tile {
 using Large = Tile<4, 4, 2, 2, 2>;
 using Small = Tile<2, 4, 2, 2, 3>;
 
-// Bytes of a block of 32 of one row of either operand, and the blocks of a stage.
+// Bytes that a block of 32 takes in one row of either operand, and blocks per stage.
 template <Kind kind>
 struct Layout;
 template <>
@@ -42,8 +42,8 @@ struct Layout<Kind::grouped> {
     static constexpr int w = 32, x = 64, blocks = 1;
 };
 
-// Place of 16-byte piece `piece` of a row. With two blocks of 32 bytes a row, every other pair of
-// rows swaps them, so that the four rows a half-warp reads meet no bank twice.
+// Place of 16-byte piece `piece` of a row. With two blocks of 32 bytes per row, every other pair of
+// rows swaps them, so that the four rows that a half-warp reads use different banks.
 template <int bytes, int blocks>
 __device__ inline int place(int row, int piece) {
     static_assert(blocks == 1 || (blocks == 2 && bytes == 32));
@@ -71,9 +71,9 @@ struct Shared {
     __device__ float* w_scale(int at) const { return x_scale(at) + token_scales; }
 };
 
-// The pieces of 16 bytes that a thread copies from `rows` rows of one operand, the same piece of
-// every so many. Rows beyond the last and blocks beyond the end read the last: what they give is
-// not stored.
+// The 16-byte pieces that a thread copies from `rows` rows of one operand: the same piece of every
+// `step`th row. Rows beyond the last read the last row, and blocks beyond the end the last block;
+// their results are not stored.
 template <int rows, int bytes, int blocks, int threads>
 struct Copier {
     static constexpr int pieces = bytes * blocks / 16, step = threads / pieces;
@@ -126,7 +126,8 @@ struct Work {
         w.copy(shared.w(at), block, blocks - 1);
         x.copy(shared.x(at), block, blocks - 1);
     }
-    // Scale bytes go through registers: one of the tokens' a thread, one of the rows' for a few.
+    // Scale bytes go through registers: one of the tokens' per thread, and one of the rows' in a
+    // few threads.
     struct Bytes {
         uint8_t x, w;
     };
@@ -198,7 +199,7 @@ __device__ inline void block_of_tile(const Shared<kind, T>& shared, int at, int 
         float s_w = 1.0f, t[T::n][4] = {};
         if constexpr (kind != Kind::bf16)
             s_w = shared.w_scale(at)[block * (T::rows / 32) + (row + m * 16) / 32];
-            // Each instruction's result is awaited long after it was started.
+            // The result of each instruction is needed long after it was started.
 #pragma unroll
         for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -221,7 +222,8 @@ __device__ inline void block_of_tile(const Shared<kind, T>& shared, int at, int 
     }
 }
 
-// The finished tile by way of shared memory, so that a token's outputs leave in whole pieces.
+// Stores the finished tile through shared memory, so that the outputs of a token leave in whole
+// pieces.
 template <Kind kind, class T>
 __device__ inline void store_tile(const Work<kind, T>& work, const float (&total)[T::m][T::n][4]) {
     using S = Shared<kind, T>;
@@ -277,7 +279,7 @@ __global__ void __launch_bounds__(T::threads, T::resident)
     bool first = true;
     for (int s = 0; s < count; ++s) {
         copies_wait<stages - 2>();
-        __syncthreads();  // stage s is here; everyone is done with the one that is loaded now
+        __syncthreads();  // stage s is here; nobody reads the one that is loaded now
         int next = s + stages - 1, to = at == 0 ? stages - 1 : at - 1;
         typename Work<kind, T>::Bytes bytes{};
         if (next < count) {
@@ -310,14 +312,14 @@ __global__ void __launch_bounds__(T::threads, T::resident)
 template <Kind kind, class T>
 void launch_tiles(const Job& job, Lane lane) {
     constexpr int bytes = Shared<kind, T>::bytes;
-    static_assert(bytes <= 64 * 1024);  // what Turing has
+    static_assert(bytes <= 64 * 1024);  // the limit of Turing
     launch_plain(wide_kernel<kind, T>,
                  dim3(ceil_div(job.n, T::tokens), ceil_div(job.rows, T::rows)), T::threads, bytes,
                  lane, job);
 }
 
-// Which tiles never shows. The last round of blocks over the card may be a poor one: Large tiles
-// are 7 % faster, if that round lets them.
+// The choice of tiles never changes a bit. The last round of blocks may leave part of the device
+// idle: Large tiles are 7 % faster if that round lets them.
 bool large_pays(const Job& job) {
     int device = 0, processors = 1;
     cudaGetDevice(&device);

@@ -1,32 +1,32 @@
-// RoutedExpert: exact integers inside a block of 32, so bit-equal to the CPU whatever unit does the
-// products.
+// Source of device.cuh. RoutedExpert: exact integers inside a block of 32, and so bit-identical to
+// the CPU whatever unit computes the products.
 //
 // An E4M3 value in units of 2^-9 is 18 bits and a sign: three signed base-256 digits. Weights are
-// twice E2M1, offset by 12 for dp4a, undone by the sum of the block's activations. A lane a block,
-// a warp four output rows; the blocks' terms are added in the eight lanes of the contract. Two
-// activation rows or more: moe_wide.cu.
+// twice E2M1, offset by 12 for dp4a, which the sum of the block's activations undoes. A lane takes
+// a block, a warp four output rows; the terms of the blocks are added in the eight lanes of the
+// contract. moe_wide.cu handles two activation rows or more.
 //
-// Two kernels an expert batch: gate, up, SwiGLU and quantisation together (a block of threads owns
-// 32 rows of both matrices, which is one quantisation group), then down.
+// Two kernels per batch of experts: gate, up, SwiGLU and quantisation together (a block of threads
+// owns 32 rows of both matrices, which is one quantisation group), then down.
 #include "kernels/cuda/moe.cuh"
 #include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int digits_stride = 112;  // in shared memory: lanes a block apart meet no bank twice
+// in shared memory, so that lanes one block apart use different banks
+constexpr int digits_stride = 112;
 
-// ---- one activation row
-// ----------------------------------------------------------------------------
+// ---- one activation row -------------------------------------------------------------------------
 
-// Shared memory of one activation row: digits, scales, sums of its blocks.
+// One activation row in shared memory: digits, scales and sums of its blocks.
 struct Row {
     uint8_t* digits;
     float* scale;
     int* sum;
 };
 
-// Six 16-byte pieces a block, whose digits also give its sum.
+// Six 16-byte pieces per block, whose digits also give its sum.
 __device__ Row stage_row(const Digits& from, int64_t row, int blocks, std::byte* memory) {
     Row to{reinterpret_cast<uint8_t*>(memory),
            reinterpret_cast<float*>(memory + blocks * digits_stride), nullptr};
@@ -113,7 +113,7 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
 
 constexpr int row_block = 256;
 
-// y[i] without an indexed register array.
+// y[i] without an indexed array of registers.
 __device__ inline float pick(const float (&y)[4], int i) {
     return i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
 }
@@ -212,7 +212,8 @@ void launch_rows(const RoutedExpert* ops, int count, Lane lane) {
                  items);
 }
 
-// Items of one row go together, in runs of the same activations, and so do those of more.
+// Items of one row go together, as long as they have the same activations; so do those of more
+// rows.
 bool launch(const RoutedExpertBatch& op, Lane lane) {
     RoutedExpert run[items_max];
     int held = 0;

@@ -1,31 +1,31 @@
-// Routed experts of one activation row each, on int8 matrix units, the order of additions of
-// moe.cu.
+// Source of moe.cuh. Routed experts of one activation row each, on int8 matrix units, with the
+// order of additions of moe.cu.
 //
 // Two warps own 16 output rows, four lanes of the contract each. Thread q of a quad reads whole
 // blocks of 32 codes (16 bytes) of its two rows: blocks 8 j + 4 h + q, lane 4 h + q of the contract
 // (h: which of the two warps). The four blocks of a quad go through the matrix unit together:
 // thread q's share of k holds its own block, and the other operand is zero wherever a column's
-// block is another thread's. Columns 2 q and 2 q + 1 are digits 0 and 1 of block q, so that every
-// thread ends with its own block's integer.
+// block belongs to another thread. Columns 2 q and 2 q + 1 are digits 0 and 1 of block q, so that
+// every thread ends with the integer of its own block.
 #include "kernels/cuda/moe.cuh"
 
 namespace sluice::cuda {
 namespace {
 
 constexpr int threads = 256, tiles = 4;
-constexpr int zeros = 160;  // bytes, what threads read that have nothing to add
+constexpr int zeros = 160;  // bytes, read by threads that have nothing to add
 
 // One activation row in shared memory, and the values of scale bytes.
 struct Row {
     const uint8_t *zero, *records;
-    const float* power;  // of every scale byte
+    const float* power;  // value of every scale byte
 };
 
 constexpr size_t row_bytes(int blocks) {
     return zeros + 256 * sizeof(float) + size_t(blocks) * record_bytes;
 }
 
-// Every load is on its way before the first is stored.
+// All loads are started before the first value is stored.
 template <int blocks>
 __device__ Row stage(const uint8_t* records, std::byte* memory) {
     constexpr int pieces = blocks * record_bytes / 16, each = ceil_div(pieces, threads);
@@ -49,7 +49,8 @@ __device__ Row stage(const uint8_t* records, std::byte* memory) {
     return {zero, reinterpret_cast<uint8_t*>(to), power};
 }
 
-// Codes are read once, 64 bytes of a row by a warp: the card fetches the row's next ones with them.
+// Codes are read once, 64 bytes of a row per warp; the device fetches the row's next ones with
+// them.
 __device__ inline uint4 load_codes(const uint8_t* at) {
 #if __CUDA_ARCH__ >= 800
     uint4 v;
@@ -62,9 +63,9 @@ __device__ inline uint4 load_codes(const uint8_t* at) {
 #endif
 }
 
-// weights_offset() in fewer operations: twelve more and twelve less than each magnitude, in
+// weights_offset() in fewer operations: each magnitude plus twelve and twelve minus it, in
 // registers of each thread. A shuffle hides from the compiler that they are constants, which it
-// would move to a register at every use.
+// would otherwise move to a register at every use.
 class Decode {
  public:
     __device__ Decode()
@@ -84,7 +85,7 @@ class Decode {
     uint32_t more_, more_high_, less_, less_high_;
 };
 
-// Half of the lanes of 16 rows of a matrix of 8 * steps blocks a row, `depth` steps in flight.
+// Half of the lanes of 16 rows of a matrix with 8 * steps blocks per row, `depth` steps in flight.
 template <int steps, int depth>
 class Rows {
     static_assert(steps % depth == 0);
@@ -103,7 +104,7 @@ class Rows {
     __device__ void run(const Row& x, float (*lanes)[8]) {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
         // Where this thread finds the other operand: digits 0 and 1 if the column's block is its
-        // own, digit 2 in the even column; zeros else.
+        // own, digit 2 in the even column, and zeros otherwise.
         bool two = g / 2 == quad, one = g == 2 * quad;
         const uint8_t* mine = x.records + (4 * half_ + quad) * record_bytes;
         const uint8_t* low = two ? mine + g % 2 * 32 : x.zero;
@@ -143,7 +144,7 @@ class Rows {
         }
     }
 
-    // The integers (of weights 12 too large) of this thread's block for rows g and g + 8.
+    // The integers of this thread's block for rows g and g + 8, with weights that are 12 too large.
     __device__ static void integers(const Decode& decode, const uint4& low_row,
                                     const uint4& high_row, const uint8_t* digits,
                                     const uint8_t* digit2, int (&out)[2]) {
@@ -175,7 +176,7 @@ __device__ inline float tree(const float (&v)[8]) {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-// A warp's block of 32, a code a lane.
+// A warp's block of 32, with one code per lane.
 __device__ inline void store_record(uint8_t* record, uint8_t code, uint8_t scale) {
     int lane = threadIdx.x % warp, sum = e4m3_to_int(code);
     Split d = split(sum);
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(threads, 4)
     store_record(items.act.planes + block * record_bytes, code, byte);
 }
 
-// 64 rows a block: dim is a multiple of that.
+// 64 rows per block of threads: dim is a multiple of that.
 template <int steps, int depth>
 __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ const Items items) {
     extern __shared__ __align__(16) std::byte memory[];
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ 
 
 }  // namespace
 
-// The shapes of V4.1 (5120 and 2304 wide) and some that test the same code at less cost.
+// The shapes of V4.1 (5120 and 2304 wide), and some that test the same code at less cost.
 bool launch_items(const Items& items, int count, Lane lane) {
     unsigned n = unsigned(count);
     auto start = [&](auto gate_up, int dim, auto down, int inner) {

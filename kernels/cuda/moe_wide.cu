@@ -1,7 +1,7 @@
-// RoutedExpert on two rows or more: all experts of a batch in one launch, the products of
-// moe_wide.cuh.
+// Source of wide.cuh. RoutedExpert on two rows or more: all experts of a batch in one launch, with
+// the products of moe_wide.cuh.
 //
-// Gate and up rows sit in one tile, so that SwiGLU and quantisation happen in registers.
+// Gate and up rows share a tile, so that SwiGLU and quantisation happen in registers.
 #include "kernels/cuda/moe_wide.cuh"
 
 namespace sluice::cuda {
@@ -14,7 +14,7 @@ struct Item {
     const int32_t *rows, *slots;
     const float* weights;
     bf16* out;
-    int count, tile0;  // tiles of 64 token rows from this one on
+    int count, tile0;  // its first tile of 64 token rows
 };
 // Arrays over token rows have whole tiles of them; scales are in the order [tile][block][64].
 struct Batch {
@@ -39,7 +39,7 @@ __device__ inline int item_of_tile(const Batch& batch, int at) {
     return i;
 }
 
-// Lists may lie in host memory: read once.
+// Lists may lie in host memory, so they are read once.
 __global__ void lists_kernel(__grid_constant__ const Batch batch) {
     const Item& item = batch.at[item_of_tile(batch, blockIdx.x)];
     int from = min(int(blockIdx.x - item.tile0) * tile + int(threadIdx.x), item.count - 1);
@@ -75,9 +75,9 @@ __global__ void x_scales_kernel(__grid_constant__ const Batch batch) {
     batch.x_scale[(int64_t(blockIdx.x) * all + b) * tile + t] = scale;
 }
 
-// ---- the two kernels
+// ---- the two kernels ----------------------------------------------------------------------------
 
-// Row tiles of an item follow one another, its token tiles innermost.
+// The row tiles of an item follow one another; its token tiles are innermost.
 struct Place {
     int item, row_tile, token_tile;
 };
@@ -91,7 +91,7 @@ __device__ inline int token_tiles_of(const Item& item, int token_tile) {
     return ceil_div(min(tile, item.count - token_tile * tile), 8);
 }
 
-// Over the eight lanes of a quad position: they hold the 32 values of one token.
+// Over the eight lanes of a place in the quad: they hold the 32 values of one token.
 __device__ inline float column_max(float x) {
 #pragma unroll
     for (int off = 4; off < warp; off <<= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, off));
@@ -101,7 +101,7 @@ __device__ inline bool column_any(bool x) {
     return (__ballot_sync(0xffffffffu, x) & 0x11111111u << threadIdx.x % 4) != 0;
 }
 
-// act_quant of rows 8 k + g, k = 0 .. 3, of one token; `scale` is marked.
+// ActQuant of rows 8 k + g, k = 0 .. 3, of one token; `scale` carries the mark.
 __device__ inline void quantise_column(const float (&v)[4], uint8_t (&code)[4], float* scale) {
     bool bad = false;
     float a = 0.0f;

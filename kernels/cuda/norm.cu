@@ -1,5 +1,5 @@
-// RmsNorm, HyperCollapse, HyperExpand, WindowStore, Combine, CompressPool, EngramGate: one pass
-// over rows.
+// Source of device.cuh. RmsNorm, HyperCollapse, HyperExpand, WindowStore, Combine, CompressPool,
+// EngramGate: one pass over rows.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -77,8 +77,8 @@ __global__ void combine_kernel(Combine op) {
     op.y[i] = to_bf16(sum + to_float(op.shared[i]));
 }
 
-// One thread a feature and group; the rest is moved to the open rows by a second launch, after
-// every group is read.
+// One thread per feature and group. A second launch moves the rest to the open rows, after every
+// group has been read.
 __global__ void compress_pool_kernel(CompressPool op, int groups) {
     start_after_previous();
     int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
@@ -107,13 +107,14 @@ __global__ void compress_rest_kernel(CompressPool op, int done, int rest) {
     int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
     if (i >= int64_t(rest) * op.dim) return;
     int64_t t = done + i / op.dim;
-    if (t < op.open_rows) return;  // only when no group was completed: it stays where it is
+    // Only when no group was completed: the token stays where it is.
+    if (t < op.open_rows) return;
     int64_t from = (t - op.open_rows) * op.dim + i % op.dim;
     op.open_kv[i] = op.kv[from];
     op.open_gate[i] = op.gate[from];
 }
 
-// One block a token and stream.
+// One block of threads per token and stream.
 __global__ void engram_gate_kernel(EngramGate op) {
     start_after_previous();
     __shared__ float shared[block / warp];

@@ -1,5 +1,5 @@
 // Copies from global to shared memory that run beside compute: cp.async where it exists (sm_80 and
-// later); on Turing a load and a store, done when the call returns.
+// later); on Turing a load and a store, finished when the call returns.
 #pragma once
 
 #include <cstdint>

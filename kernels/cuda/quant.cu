@@ -1,5 +1,5 @@
-// ActQuant, RopeRequant, Swiglu, ScaleBf16, EngramGather: element-wise work in groups of 32 (or
-// 16).
+// Source of device.cuh. ActQuant, RopeRequant, Swiglu, ScaleBf16, EngramGather: element-wise work
+// in groups of 32 or 16.
 #include "kernels/cuda/rope.cuh"
 
 namespace sluice::cuda {
@@ -41,7 +41,7 @@ __global__ void scale_kernel(ScaleBf16 op) {
     if (i < op.count) op.x[i] = to_bf16(to_float(op.x[i]) * op.scale);
 }
 
-// One warp a vector, two neighbouring elements a lane and step: 64 elements a step.
+// One warp per vector, two neighbouring elements per lane: 64 elements per step.
 __global__ void rope_requant_kernel(RopeRequant op) {
     start_after_previous();
     int64_t vector = int64_t(blockIdx.x) * (blockDim.x / warp) + threadIdx.x / warp;

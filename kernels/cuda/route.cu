@@ -1,4 +1,5 @@
-// Route: gate scores by the linear kernel, then one warp a token picks the k best.
+// Source of device.cuh. Route: the linear kernel computes the gate's scores, then one warp per
+// token picks the k best.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -45,7 +46,8 @@ __global__ void route_kernel(Route op, const float* z) {
         if (lane == 0) {
             op.ids[token * op.k + i] = bad ? -1 : at;
             if (at < experts)
-                biased[at] = float_of(0x7fc00000u);  // taken: compares false from here on
+                // Taken: compares false from here on.
+                biased[at] = float_of(0x7fc00000u);
         }
         __syncwarp();
     }
@@ -54,7 +56,7 @@ __global__ void route_kernel(Route op, const float* z) {
 }
 
 // The same for up to 512 experts: a lane holds its scores in registers, as integers in the order of
-// floats, and the warp's matrix of maxima is one instruction where the card has it.
+// floats, and the maximum over the warp is one instruction where the device has it.
 constexpr int held = 16;
 
 __device__ inline unsigned warp_max_of(unsigned x) {
@@ -79,12 +81,12 @@ __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float
 #pragma unroll
     for (int i = 0; i < held; ++i)
         score[i] = lane + i * warp < experts ? z[token * experts + lane + i * warp] : 0.0f;
-    unsigned key[held];  // 0: none, or taken
+    unsigned key[held];  // 0: no expert, or taken
     bool bad = false;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
         score[i] = sqrtf(softplus_f32(score[i]));
-        float biased = score[i] + bias[i] + 0.0f;  // -0 and 0 are equals
+        float biased = score[i] + bias[i] + 0.0f;  // -0 and 0 are equal
         bool inside = lane + i * warp < experts;
         bad |= inside && biased != biased;
         uint32_t bits = bits_of(biased);

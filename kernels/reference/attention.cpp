@@ -1,3 +1,4 @@
+// Source of reference.h: SparseAttention and WindowStore.
 #include <cstring>
 #include <vector>
 
@@ -7,7 +8,7 @@
 namespace sluice::reference {
 namespace {
 
-// The keys of query i in the order of the contract.
+// Keys of query i in the order of the contract.
 std::vector<const bf16*> keys_of(const SparseAttention& op, int32_t i) {
     std::vector<const bf16*> keys;
     int32_t p = op.position + i;

@@ -1,4 +1,4 @@
-// What several reference operations share: one block of the quantisers, plain dot products.
+// What several reference operations share: one block of the quantisers, and plain dot products.
 #pragma once
 
 #include <cmath>

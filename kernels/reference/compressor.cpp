@@ -1,3 +1,4 @@
+// Source of reference.h: CompressPool.
 #include <vector>
 
 #include "kernels/reference/blocks.h"

@@ -1,3 +1,4 @@
+// Source of reference.h: EngramGather and EngramGate.
 #include "kernels/reference/blocks.h"
 #include "kernels/reference/reference.h"
 

@@ -1,3 +1,4 @@
+// Source of reference.h: HyperMix, HyperCollapse and HyperExpand.
 #include <vector>
 
 #include "kernels/reference/blocks.h"

@@ -1,3 +1,4 @@
+// Source of reference.h: IndexTopk.
 #include <algorithm>
 #include <vector>
 
@@ -26,7 +27,7 @@ std::vector<float> scores_of(const IndexTopk& op, int32_t i, int32_t visible) {
     return scores;
 }
 
-// The `count` best of `items`, equal ones by the lower number.
+// The `count` best of `items`; among equals, the lower number is first.
 std::vector<int32_t> best(std::vector<int32_t> items, const std::vector<float>& score,
                           int32_t count) {
     std::stable_sort(items.begin(), items.end(),

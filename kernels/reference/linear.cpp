@@ -1,3 +1,4 @@
+// Source of reference.h: LinearFp8, LinearBf16 and GroupedOutput.
 #include "kernels/reference/blocks.h"
 #include "kernels/reference/reference.h"
 

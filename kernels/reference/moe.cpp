@@ -1,3 +1,4 @@
+// Source of reference.h: Swiglu, RoutedExpert and Combine.
 #include <vector>
 
 #include "kernels/reference/blocks.h"

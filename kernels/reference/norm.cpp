@@ -1,3 +1,4 @@
+// Source of reference.h: RmsNorm.
 #include "kernels/reference/blocks.h"
 #include "kernels/reference/reference.h"
 

@@ -1,3 +1,4 @@
+// Source of reference.h: ActQuant, RopeRequant and ScaleBf16.
 #include "kernels/reference/blocks.h"
 #include "kernels/reference/reference.h"
 
@@ -8,7 +9,7 @@ float clamp(float x, float limit) {
     return std::fmin(std::fmax(x, -limit), limit);
 }
 
-// One group of an in-place quantiser, finite values only.
+// One group of an in-place quantiser; finite values only.
 void requant_group(bf16* x, int32_t size, Requant kind) {
     float a = 0;
     for (int32_t i = 0; i < size; ++i) a = std::fmax(a, std::fabs(to_float(x[i])));

@@ -1,5 +1,6 @@
-// The plain form of every operation: loops a reader can check against the text, sums in double.
-// Never optimised. What a faster kernel is judged by; not used in a forward pass outside tests.
+// The plain form of every operation: loops that a reader can check against the specification, with
+// sums in double. Never optimised. Faster kernels are judged by it; no forward pass uses it outside
+// tests.
 #pragma once
 
 #include "kernels/ops.h"

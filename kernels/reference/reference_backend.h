@@ -1,4 +1,4 @@
-// A Backend over kernels/reference, in host memory: what tests hold any other backend against.
+// A Backend over kernels/reference in host memory: tests compare every other backend with it.
 #pragma once
 
 #include <deque>

@@ -1,3 +1,4 @@
+// Source of reference.h: Route.
 #include <algorithm>
 #include <vector>
 

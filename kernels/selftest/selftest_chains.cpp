@@ -1,5 +1,6 @@
-// Cases of the self-test: chains. Each is run whole and as the sum of its parts; every output of
-// the two must be the same to the last bit, and its main output near the reference's.
+// Source of selftest_case.h: the cases of chains. Each chain is run whole and as the sum of its
+// parts. Every output of the two must be identical to the last bit, and its main output near the
+// reference's.
 #include "kernels/selftest/selftest_case.h"
 
 namespace sluice::selftest_detail {
@@ -14,10 +15,10 @@ struct Output {
 template <class Chain>
 struct Built {
     Chain op;
-    std::vector<Output> outputs;  // the first, of bf16, is the one compared with the reference
+    std::vector<Output> outputs;  // the first one, bf16, is compared with the reference
 };
 
-// Row by row: the main output, then 1 if all outputs of both ways agree in the row, else NaN.
+// For every row: the main output, then 1 if all outputs of both ways agree in this row, else NaN.
 template <class Build>
 Case chain_case(std::string name, int32_t rows_max, Build build) {
     return make_case(
@@ -188,8 +189,9 @@ Case grouped_quant() {
     });
 }
 
-// The main output is the codes' value, which a reference that sums otherwise may round to its
-// neighbour: compared as bits with the parts, and with the reference through the next linear.
+// The main output would be codes, which a reference with another order of additions may round to a
+// neighbour. So they are compared as bits with the parts, and with the reference through the next
+// linear.
 Case gate_up() {
     constexpr int32_t n_max = 65, inner = 64, dim = 1280;
     Random random(36);
@@ -212,7 +214,7 @@ Case gate_up() {
         op.swiglu.out = again;
         return Built<GateUp>{op, {{y, 64}, {again.codes, inner}, {again.scales, inner / 32}}};
     });
-    c.limit = 1e-4;  // a value at the border of two codes may fall to either side
+    c.limit = 1e-4;  // a value between two codes may go to either side
     return c;
 }
 

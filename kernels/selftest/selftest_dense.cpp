@@ -1,4 +1,4 @@
-// Cases of the self-test: quantisers, norms, linears, hyper-connections.
+// Source of selftest_case.h: the cases of quantisers, norms, linears and hyper-connections.
 #include "kernels/selftest/selftest_case.h"
 
 namespace sluice::selftest_detail {
@@ -9,7 +9,7 @@ constexpr double near = 1e-6;
 
 Case act_quant() {
     auto x = Random(1).halves(size_t(most) * 160);
-    for (int i = 0; i < 32; ++i) x[i] = to_bf16(0.0f);  // an empty group takes the floor
+    for (int i = 0; i < 32; ++i) x[i] = to_bf16(0.0f);  // an empty group takes the smallest scale
     x[40] = to_bf16(INFINITY);
     return make_case("ActQuant", Values::bits, 0, most, [x](auto& place, int32_t n, auto& out) {
         size_t values = size_t(n) * 160;

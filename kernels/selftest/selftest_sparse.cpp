@@ -1,4 +1,5 @@
-// Cases of the self-test: attention, compressor, indexer, Engram, router, experts.
+// Source of selftest_case.h: the cases of attention, compressor, indexer, Engram, router and
+// experts.
 #include "kernels/selftest/selftest_case.h"
 
 namespace sluice::selftest_detail {
@@ -7,7 +8,7 @@ namespace {
 constexpr int32_t most = 1024;
 constexpr double near = 1e-6;
 
-// Ascending rows below what query i may see, -1 behind them.
+// Ascending rows among those that query i may see, then -1.
 std::vector<int32_t> chosen_rows(Random& random, int32_t n, int32_t k, int32_t rows) {
     std::vector<int32_t> all(size_t(n) * k, -1);
     for (int32_t i = 0; i < n; ++i) {
@@ -75,7 +76,7 @@ Case compress_pool(int32_t ratio) {
         });
 }
 
-// Small whole numbers: every order of additions gives the same scores, and many of them are equal.
+// Small integers: every order of additions gives the same scores, and many of them are equal.
 std::vector<bf16> whole(Random& random, size_t count, int32_t low, int32_t high) {
     std::vector<bf16> v(count);
     for (auto& x : v) x = to_bf16(float(low + int32_t(random.next() % uint64_t(high - low + 1))));
@@ -136,7 +137,7 @@ Case engram_gate(int32_t dim) {
         });
 }
 
-// Ids and weights in one list of numbers: a wrong id is a large error.
+// Ids and weights in one list of numbers, so that a wrong id is a large error.
 Case route(int32_t experts, int32_t k) {
     Random random(17);
     auto gate = whole(random, size_t(experts) * 64, -2, 2),
@@ -240,7 +241,7 @@ Case routed_expert(int32_t dim, int32_t inner, int32_t n_max) {
                      });
 }
 
-// Seven experts of one row each, one of the rest.
+// Seven experts with one row each, one with all the others.
 Case expert_batch(int32_t dim, int32_t inner, int32_t n_max) {
     Random random(20);
     auto a = expert_data(random, dim, inner), b = expert_data(random, dim, inner);
@@ -274,7 +275,7 @@ Case combine() {
     });
 }
 
-// Values of few kinds, so that the best are many; some rows with one that is no number.
+// Few distinct values, so that many are the largest; some rows have a non-finite one.
 Case best() {
     Random random(23);
     constexpr int32_t n_max = 65, count = 5003;

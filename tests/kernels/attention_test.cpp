@@ -126,7 +126,7 @@ TEST_CASE("SparseAttention: no key gives zero, a list of -1 only the window") {
     }
 }
 
-// A chunk gives what its tokens give one by one with the buffer between them.
+// A chunk gives the same as its tokens one by one, with the buffer between them.
 TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a time") {
     AttentionCase c(19, 6, 48, 8, 13, 4, 40, 9);
     for (auto& on : backends_present()) {

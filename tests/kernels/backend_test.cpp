@@ -28,7 +28,7 @@ TEST_CASE("backend: allocations are aligned, zeroed, and name what they were for
     }
 }
 
-TEST_CASE("backend: bytes go up, across and down") {
+TEST_CASE("backend: bytes are uploaded, copied and downloaded") {
     Random random(41);
     auto bytes = random.bytes(10007);
     for (auto& on : backends_present()) {
@@ -47,7 +47,7 @@ TEST_CASE("backend: bytes go up, across and down") {
     }
 }
 
-TEST_CASE("backend: what is fetched comes while other work goes on") {
+TEST_CASE("backend: a fetch completes while other work continues") {
     Random random(43);
     auto bytes = random.bytes(70'000);
     for (auto& on : backends_present()) {
@@ -67,9 +67,9 @@ TEST_CASE("backend: what is fetched comes while other work goes on") {
 
 namespace {
 
-// Three tokens through a norm, its quantisation and a linear, announced as a row that repeats; the
-// second token has other operands, the third another number of operations.
-std::vector<bf16> repeated_row(const TestBackend& on, Backend::Counters& counted) {
+// Three tokens through a norm, its quantisation and a linear, announced as a sequence that repeats.
+// The second token has other operands, the third another number of operations.
+std::vector<bf16> repeated_sequence(const TestBackend& on, Backend::Counters& counted) {
     Random random(44);
     const int32_t rows = 96, cols = 1280;  // a length that has a kernel for one row
     Operands operands(on);
@@ -101,7 +101,7 @@ std::vector<bf16> repeated_row(const TestBackend& on, Backend::Counters& counted
 
 }  // namespace
 
-TEST_CASE("backend: a row of operations that repeats gives the same bits as a graph") {
+TEST_CASE("backend: a repeated sequence of operations gives the same bits as a graph") {
     auto devices = cuda_devices();
     for (size_t i = 0; devices && i < devices->size(); ++i) {
         std::vector<bf16> plain;
@@ -113,7 +113,7 @@ TEST_CASE("backend: a row of operations that repeats gives the same bits as a gr
                 REQUIRE(made.has_value());
                 TestBackend on{std::move(*made), false};
                 Backend::Counters counted;
-                auto got = repeated_row(on, counted);
+                auto got = repeated_sequence(on, counted);
                 if (plain.empty()) plain = got;
                 CHECK(differences(got, plain) == 0);
                 CHECK(counted.graphs == (graphs ? 3 : 0));
@@ -123,11 +123,12 @@ TEST_CASE("backend: a row of operations that repeats gives the same bits as a gr
     for (auto& on : backends_present()) {
         if (!on.cpu) continue;
         Backend::Counters counted;
-        CHECK(repeated_row(on, counted).size() == 4 * 96);
+        CHECK(repeated_sequence(on, counted).size() == 4 * 96);
     }
 }
 
-TEST_CASE("backend: a card refuses the rank of an output group that its tiles do not divide") {
+TEST_CASE(
+    "backend: a CUDA device refuses the rank of an output group that its tiles do not divide") {
     for (auto& on : backends_present()) {
         if (on.cpu) continue;
         Shapes shapes;
@@ -158,7 +159,7 @@ TEST_CASE("backend: instruction sets and threads by name") {
     CHECK((*one)->name() == "cpu (scalar, 1 thread)");
 }
 
-TEST_CASE("backend: what cannot be is refused by name") {
+TEST_CASE("backend: impossible settings are refused by name") {
     for (int threads : {-1, -1000, 1025, 1 << 30}) {
         auto backend = make_cpu_backend({CpuIsa::automatic, threads});
         REQUIRE_FALSE(backend.has_value());

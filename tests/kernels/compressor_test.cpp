@@ -51,7 +51,7 @@ void feed(const TestBackend* on, Pool& pool, const std::vector<float>& kv,
     pool.open_rows = pool.left(n);
 }
 
-// The rows of the open group that are live.
+// The rows of the open group that are in use.
 std::vector<float> live(const Pool& pool, const std::vector<float>& open) {
     return {open.begin(), open.begin() + size_t(pool.open_rows) * pool.dim};
 }

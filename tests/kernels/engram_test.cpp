@@ -121,7 +121,7 @@ TEST_CASE("EngramGate: a token does not depend on its neighbours, NaN stays in i
 }
 
 // h orthogonal to the key: |d| is raised to 1e-6, its root to 1e-3, and the gate is just above one
-// half, which shows where h + value / 2 is zero.
+// half. This shows where h + value / 2 is zero.
 TEST_CASE("EngramGate: the floor under |d|") {
     GateCase c(1, 1, 32, 4);
     for (auto* v : {&c.h, &c.kv, &c.q_weight, &c.k_weight}) v->assign(v->size(), to_bf16(1.0f));

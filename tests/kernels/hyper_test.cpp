@@ -72,8 +72,8 @@ Mixes run_reference(const MixCase& c) {
     return m;
 }
 
-// The token of the described vector: u = (1, 0, 0, ...), so that r = sqrt(4 dim) and, with fn's
-// first column sin(i) / r, m[i] = sin(i).
+// The token of the vector in deepseek-v41.md section 11: u = (1, 0, 0, ...), so that r = sqrt(4
+// dim) and, with fn's first column sin(i) / r, m[i] = sin(i).
 MixCase described() {
     MixCase c{1,
               4,
@@ -93,7 +93,8 @@ void check_near(const std::vector<float>& got, const std::vector<double>& want) 
     for (size_t i = 0; i < got.size(); ++i) CHECK(std::fabs(got[i] - want[i]) < 1.5e-6);
 }
 
-// Row `row` of the mixes before the squashing, by the contract in fp32: dot of 16, then * r.
+// Row `row` of the mixes before the sigmoids and the softmax, by the contract in fp32: dot of 16,
+// then * r.
 float literal_mix(const MixCase& c, int32_t token, int32_t row) {
     int32_t width = c.hc * c.dim;
     float dot[16] = {}, square[16] = {};
@@ -112,7 +113,7 @@ float literal_mix(const MixCase& c, int32_t token, int32_t row) {
 
 }  // namespace
 
-TEST_CASE("hyper: the described mixes") {
+TEST_CASE("hyper: the mixes of the specification") {
     auto check = [](const Mixes& m) {
         check_near(m.pre, {0.500001, 0.698776, 0.712857, 0.535223});
         check_near(m.post, {0.638682, 0.554187, 0.861194, 1.317166});

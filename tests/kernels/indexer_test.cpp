@@ -9,7 +9,7 @@ using namespace sluice::test;
 
 namespace {
 
-// Small integers, so that every sum is exact whatever its order, and ties abound.
+// Small integers, so that every sum is exact in any order and there are many ties.
 std::vector<bf16> small_integers(Random& random, size_t count) {
     std::vector<bf16> v(count);
     for (bf16& x : v) x = to_bf16(float(random.below(5) - 2));
@@ -40,7 +40,7 @@ struct IndexCase {
         for (int32_t i = 0; i < n * blocks(); ++i)
             candidates.push_back(random.below(2) == 0 ? 1 : 0);
     }
-    int32_t blocks() const { return (rows + block - 1) / block + 1; }  // one to spare
+    int32_t blocks() const { return (rows + block - 1) / block + 1; }  // one more than needed
     IndexTopk op() const {
         IndexTopk op{};
         op.n = n;
@@ -171,7 +171,7 @@ TEST_CASE("IndexTopk: equal scores go to the lower row") {
     }
 }
 
-TEST_CASE("IndexTopk: the newest block is a candidate however bad its rows") {
+TEST_CASE("IndexTopk: the newest block is a candidate even if its rows score badly") {
     IndexCase c(1, 80, 75, 1, 4, 7, 1, 16);
     c.mode = Candidates::publish;
     c.q.assign(c.q.size(), to_bf16(0.0f));
@@ -200,7 +200,7 @@ TEST_CASE("IndexTopk: rows outside the candidates are not filled in") {
     }
 }
 
-// Weights below zero, products that vanish: -0 and 0 are one score.
+// Negative weights and products that vanish: -0 and 0 are the same score.
 TEST_CASE("IndexTopk: the sign of a zero score does not count") {
     IndexCase c(1, 40, 39, 1, 5, 9, 1, 16);
     c.q.assign(c.q.size(), to_bf16(0.0f));

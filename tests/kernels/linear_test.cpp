@@ -82,7 +82,7 @@ std::vector<bf16> run_reference(Fp8Case c) {
     return y;
 }
 
-// The text of the contract in fp32.
+// The contract, literally, in fp32.
 std::vector<bf16> literal(const Fp8Case& c) {
     std::vector<bf16> y;
     for (int32_t i = 0; i < c.n; ++i)
@@ -115,7 +115,7 @@ void check_bits(const Fp8Case& c) {
     }
 }
 
-// Ranks that are no multiple of 16 are refused by a card's reserve(): see backend_test.
+// A CUDA device's reserve() refuses ranks that are not a multiple of 16: see backend_test.
 bool takes(const TestBackend& on, const Fp8Case& c) {
     return on.cpu || c.o.empty() || c.rows / c.groups % 16 == 0;
 }
@@ -162,7 +162,7 @@ std::vector<float> literal(const Bf16Case& c) {
 
 }  // namespace
 
-TEST_CASE("linear: decoding of the described FP8 and FP4 bytes") {
+TEST_CASE("linear: decoding the FP8 and FP4 bytes of the specification") {
     const uint8_t fp8[8] = {0xd8, 0x71, 0xf2, 0x79, 0x70, 0x69, 0xf0, 0xe5};
     const float fp8_values[8] = {-0.00390625f, 0.03515625f,  -0.0390625f, 0.0703125f,
                                  0.03125f,     0.017578125f, -0.03125f,   -0.0126953125f};
@@ -326,7 +326,7 @@ TEST_CASE("linear: BF16 near the reference, and on the CPU the contract's bits")
             }
 }
 
-TEST_CASE("linear: BF16 keeps tiny, huge and missing numbers as the contract has them") {
+TEST_CASE("linear: BF16 treats tiny, huge and non-finite numbers as the contract does") {
     Random random(37);
     for (int32_t n : {1, 6}) {
         Bf16Case c = bf16_case(random, n, 9, 80);

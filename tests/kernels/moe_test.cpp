@@ -15,7 +15,7 @@ constexpr bf16 untouched{0xffff};
 
 struct ExpertCase {
     int32_t dim, inner, count;
-    std::vector<uint8_t> codes[3], scales[3];  // w1, w2, w3, each one byte in
+    std::vector<uint8_t> codes[3], scales[3];  // w1, w2, w3, each shifted by one byte
     std::vector<uint8_t> x, x_scales;
     std::vector<int32_t> rows, slots;
     std::vector<float> weights;
@@ -47,7 +47,8 @@ struct ExpertCase {
     }
 };
 
-// Odd addresses are for the CPU, which reads slots in place; a card's are aligned when uploaded.
+// Odd addresses are for the CPU, which reads slots in place; on a device operands are aligned when
+// uploaded.
 const uint8_t* place(const TestBackend& on, Operands& operands, const std::vector<uint8_t>& bytes) {
     if (on.cpu) return operands.in(bytes);
     return operands.in(std::vector<uint8_t>(bytes.begin() + 1, bytes.end())) - 1;
@@ -57,8 +58,8 @@ const uint8_t* place(const TestBackend& on, Operands& operands, const std::vecto
 std::vector<bf16> run_on(const TestBackend& on, const ExpertCase& c, int32_t first, int32_t count) {
     Operands operands(on);
     const uint8_t *w[3], *s[3];
-    // Odd addresses are for the CPU, which reads slots in place; a card's are aligned when
-    // uploaded.
+    // Odd addresses are for the CPU, which reads slots in place; on a device operands are aligned
+    // when uploaded.
     auto place = [&](const std::vector<uint8_t>& bytes) -> const uint8_t* {
         if (on.cpu) return operands.in(bytes);
         return operands.in(std::vector<uint8_t>(bytes.begin() + 1, bytes.end())) - 1;
@@ -148,7 +149,7 @@ TEST_CASE("RoutedExpert: every kind of scale byte") {
     }
 }
 
-// Blocks whose integer is as large as can be, of either sign, and all kinds of zero.
+// Blocks with the largest possible integers of either sign, and all kinds of zero.
 TEST_CASE("RoutedExpert: extreme digits") {
     auto backends = backends_present();
     for (int code : {0x00, 0x80, 0x01, 0x7e, 0xfe, 0x77, 0xf8})
@@ -195,7 +196,7 @@ TEST_CASE("RoutedExpert: a row does not depend on its neighbours, and no row is 
     }
 }
 
-// A row that several experts share is cut once; the other way round, only a row that is not in a
+// A row that several experts share is cut into digits once. Conversely, only a row that is not in a
 // tile may be shared.
 TEST_CASE("RoutedExpertBatch: experts on rows of the same activations") {
     for (int32_t count : {1, 4, 12, 40}) {
@@ -259,10 +260,11 @@ TEST_CASE("RoutedExpertBatch: the bits of its experts one by one") {
 
 namespace {
 
-// An expert of which g of row 0 adds terms to chosen blocks, u is 1 and w2 passes the product on.
+// An expert whose g of row 0 adds terms in chosen blocks, whose u is 1 and whose w2 passes the
+// product on.
 struct Term {
     int block;
-    float value;  // 1, or plus or minus 2^30
+    float value;  // 1, 2^30 or -2^30
 };
 
 ExpertCase case_of_terms(std::initializer_list<Term> terms) {
@@ -282,7 +284,7 @@ ExpertCase case_of_terms(std::initializer_list<Term> terms) {
     return c;
 }
 
-// What ActQuant keeps of a.
+// The part of a that ActQuant keeps.
 float quantised(float a) {
     bf16 x[32] = {to_bf16(a)};
     uint8_t codes[32], scale;
@@ -292,7 +294,7 @@ float quantised(float a) {
 
 }  // namespace
 
-// 2^30 swallows a 1 that is added to it: the result tells which terms met first.
+// 2^30 swallows a 1 that is added to it, so the result shows which terms were added first.
 TEST_CASE("RoutedExpert: eight lanes of blocks, then the tree of 4, 2, 1") {
     const float big = 1073741824.0f;
     const std::pair<ExpertCase, float> cases[] = {
@@ -311,8 +313,8 @@ TEST_CASE("RoutedExpert: eight lanes of blocks, then the tree of 4, 2, 1") {
         }
 }
 
-// The first 32 codes of w1 of the model's first expert, scale byte 0x78. With x = 1 at one column,
-// u = 1 and w2 = 1, the output is silu of one weight.
+// The first 32 codes of w1 of the model's first expert, scale byte 0x78 (deepseek-v41.md section
+// 11). With x = 1 in one column, u = 1 and w2 = 1, the output is silu of one weight.
 TEST_CASE("RoutedExpert: FP4 as published, low nibble first, sign in bit 3") {
     const uint8_t real[16] = {0xa0, 0xa8, 0xec, 0x4a, 0xad, 0xaf, 0x42, 0xaa,
                               0xcc, 0x82, 0x25, 0x6f, 0xfa, 0x05, 0x45, 0x44};

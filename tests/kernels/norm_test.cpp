@@ -28,7 +28,7 @@ std::vector<bf16> run_reference(const Case& c) {
     return y;
 }
 
-// The text of the contract in fp32, for one row.
+// The contract, literally, in fp32 for one row.
 std::vector<bf16> literal_row(const bf16* x, const std::vector<bf16>& w, float eps) {
     int32_t cols = int32_t(w.size());
     float lane[16] = {};
@@ -79,7 +79,7 @@ TEST_CASE("norm: a row does not depend on the rows beside it, and y may be x") {
     }
 }
 
-TEST_CASE("norm: zeros stay zero with an eps, what is not finite ends as NaN") {
+TEST_CASE("norm: zeros stay zero with an eps, non-finite values end as NaN") {
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
         Case c{4, 64, 1e-20f, std::vector<bf16>(256, to_bf16(0)),

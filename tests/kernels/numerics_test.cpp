@@ -29,7 +29,7 @@ double ulps(float got, double want) {
 
 }  // namespace
 
-TEST_CASE("numerics: bf16 rounds to nearest even and keeps what is not finite") {
+TEST_CASE("numerics: bf16 rounds to nearest even and keeps non-finite values") {
     CHECK(to_bf16(1.0f).bits == 0x3f80);
     CHECK(to_bf16(float_of(0x3f808000)).bits == 0x3f80);  // tie, even below
     CHECK(to_bf16(float_of(0x3f818000)).bits == 0x3f82);  // tie, even above
@@ -96,7 +96,7 @@ TEST_CASE("numerics: E2M1") {
     }
 }
 
-TEST_CASE("numerics: exp is within 1.5 ulp everywhere and right at its ends") {
+TEST_CASE("numerics: exp is within 1.5 ulp everywhere and correct at its ends") {
     double worst = 0;
     for (uint32_t step = 0; step < 3'000'000; ++step) {
         float x = float(-104.5 + 193.5 * step / 3e6);

@@ -18,7 +18,7 @@ std::vector<float> floats_of(const std::vector<bf16>& x, size_t count) {
     return v;
 }
 
-// The vector of section 11 of the model's description.
+// The vectors of deepseek-v41.md section 11.
 std::vector<bf16> described_input() {
     std::vector<bf16> x;
     for (int i = 0; i < 32; ++i)
@@ -51,7 +51,7 @@ Quantised quantise_reference(const std::vector<bf16>& x, int32_t n) {
     return q;
 }
 
-// Values of every size: all exponents, zeros, subnormals, now and then what is not finite.
+// Values of every size: all exponents, zeros, subnormals, now and then a non-finite one.
 std::vector<bf16> wild(Random& random, size_t count) {
     std::vector<bf16> x(count);
     for (size_t g = 0; g < count; g += 32) {
@@ -67,7 +67,7 @@ std::vector<bf16> wild(Random& random, size_t count) {
 
 }  // namespace
 
-TEST_CASE("quant: the described vectors") {
+TEST_CASE("quant: the vectors of the specification") {
     auto x = described_input();
     REQUIRE(floats_of(x, 2) == std::vector<float>{0.310546875f, 0.419921875f});
     std::vector<float> fp4_e4m3 = {0.3515625f, 0.46875f,   0.1171875f, -0.3515625f,
@@ -127,7 +127,7 @@ TEST_CASE("quant: act_quant equals the reference bit for bit") {
     }
 }
 
-TEST_CASE("quant: a block with a value that is not finite is NaN, its neighbours are not") {
+TEST_CASE("quant: a block with a non-finite value is NaN, its neighbours are not") {
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
         for (bf16 bad : {bf16_infinity, bf16{0xff80}, bf16_nan, bf16{0xffff}}) {

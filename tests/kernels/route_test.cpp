@@ -118,7 +118,7 @@ TEST_CASE("Route: one expert keeps its score, large logits are their own softplu
     }
 }
 
-TEST_CASE("Route: NaN in a token takes its routes, and no other's") {
+TEST_CASE("Route: NaN in a token makes its routes NaN, and no others") {
     RouteCase c(3, 12, 32, 2, 4), clean = c;
     c.x[32 + 5] = to_bf16(NAN);
     for (auto& on : backends_present()) {

@@ -1,10 +1,10 @@
-// The kernels of the first CUDA device at V4.1-Flash's shapes: microseconds, bytes a second, and
-// the share of a device copy's rate in the same run. Operands rotate among copies that are larger
-// than the cache together.
+// The kernels of the first CUDA device at V4.1-Flash's shapes: microseconds, bytes per second, and
+// the share of a device copy's rate in the same run. Operands rotate among copies that together are
+// larger than the cache.
 //
-//   bench_gpu [rows of a prompt chunk [anything: those alone]]
+//   bench_gpu [rows of a prompt chunk [anything: only those]]
 //
-// First come the stages of a layer of one token, and the layer as a whole: launched kernel by
+// First come the stages of a layer for one token, and the layer as a whole: launched kernel by
 // kernel, as a graph, and both without the overlap of kernels that compute 9.0 and later have.
 #include <algorithm>
 #include <cstdio>
@@ -27,14 +27,14 @@ constexpr int32_t o_rank = 1024, experts = 384, top_k = 6, window = 128, picked 
 
 struct Bench {
     Backend& backend;
-    double copy_rate = 0;  // bytes read and written a second
+    double copy_rate = 0;  // bytes read and written per second
     uint64_t state = 88172645463325252ull;
 
     uint64_t random() {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         return state;
     }
-    // A megabyte of random bytes, again and again.
+    // A megabyte of random bytes, repeated.
     template <class T, class Next>
     T* fill(size_t count, const Next& next) {
         auto memory = backend.allocate(count * sizeof(T) + 256, "bench");
@@ -63,7 +63,7 @@ struct Bench {
                 take<uint8_t>(size_t(rows) * cols / 32, 116, 120), rows, cols};
     }
     QuantRows rows(int32_t n, int32_t cols) {
-        auto next = [&] {  // near enough to normal: four uniform numbers
+        auto next = [&] {  // roughly normal: four uniform numbers
             float sum = -2.0f;
             for (int i = 0; i < 4; ++i) sum += float(random() >> 40) / 16777216.0f;
             return float_to_e4m3(sum * 220.0f);
@@ -72,7 +72,7 @@ struct Bench {
                 take<uint8_t>(size_t(n) * cols / 32, 116, 120)};
     }
 
-    // Seconds of one call; `run(i)` uses operand set i.
+    // Seconds per call; `run(i)` uses operand set i.
     template <class Run>
     double time(int repeats, const Run& run) {
         double best = 1e9;
@@ -105,7 +105,7 @@ void measure_copy(Bench& b) {
     double s = b.time(10, [&](int) { b.backend.copy(to, from, bytes); });
     b.copy_rate = 2.0 * double(bytes) / s;
     std::printf("device copy, read and written: %.0f GB/s\n", b.copy_rate / 1e9);
-    // What the same memory gives to a copy as short as a kernel for one row.
+    // The rate of the same memory for a copy as short as a kernel for one row.
     struct Size {
         const char* name;
         size_t bytes;
@@ -123,7 +123,7 @@ void measure_copy(Bench& b) {
     }
 }
 
-// A token's routed experts, a dozen to draw from.
+// The routed experts of a token, drawn from a dozen.
 std::function<void(int)> six_experts(Bench& b, QuantRows x, bf16* out) {
     std::vector<ExpertWeights> w;
     for (int i = 0; i < 12; ++i)
@@ -161,7 +161,7 @@ double matrix_bytes(int32_t rows, int32_t cols) {
     return double(rows) * cols * 33 / 32;
 }
 
-// A token's activations between two stages.
+// Activations of a token between two stages.
 struct Token {
     explicit Token(Bench& b) : b(b) {}
     bf16* wide(int32_t count) { return b.take<bf16>(count, 0x3c, 0x3f); }
@@ -245,7 +245,7 @@ std::vector<Stage> attention_stages(Token& token) {
             {"wo_b", matrix_bytes(dim, groups * o_rank), out}};
 }
 
-// From the router on: one stage before the trip to the host, the rest after.
+// From the router on: one stage before the trip to the host, the others after it.
 std::vector<Stage> expert_stages(Token& token) {
     Bench& b = token.b;
     Backend& on = b.backend;
@@ -346,7 +346,7 @@ void routed(Bench& b, int32_t n) {
     });
 }
 
-// All experts of a layer that a chunk chose, evenly, as the engine hands them over.
+// All experts of a layer that a chunk chose, evenly, in the form in which the engine passes them.
 void routed_batch(Bench& b, int32_t n) {
     constexpr int32_t used = 48;
     int32_t each = n * top_k / used;
@@ -434,7 +434,7 @@ void between(Bench& b, int32_t n) {
     });
 }
 
-// A backend of its own, with what its kernels need reserved; null (and said) if there is none.
+// A backend with the scratch of its kernels reserved; if there is none, null and a message.
 std::unique_ptr<Backend> open(const CudaOptions& options, int32_t rows) {
     auto made = make_cuda_backend(options);
     Shapes largest;
