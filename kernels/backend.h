@@ -36,12 +36,11 @@ class Backend {
     // Device memory, 256-byte aligned, freed with the backend. Error (no_memory): names the purpose
     // and the sizes.
     virtual Result<std::byte*> allocate(size_t bytes, std::string_view purpose) = 0;
-    virtual void upload(void* device, const void* host,
-                        // in stream order; the host memory may be reused afterwards
-                        size_t bytes) = 0;
+    // In stream order; the host memory may be reused afterwards.
+    virtual void upload(void* device, const void* host, size_t bytes) = 0;
     virtual Result<void> download(void* host, const void* device, size_t bytes) = 0;  // waits
-    virtual void copy(void* device_to, const void* device_from,
-                      size_t bytes) = 0;  // in stream order
+    // In stream order.
+    virtual void copy(void* device_to, const void* device_from, size_t bytes) = 0;
     // `rows` pieces of `bytes` each; pieces start `to_pitch` and `from_pitch` bytes apart.
     virtual void copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                            size_t bytes, size_t rows);

@@ -30,10 +30,6 @@ Result<std::unique_ptr<Backend>> open_device(const EngineOptions& options) {
 
 int run_selftest(const Options& options) {
     install_signals(SecondPress::leaves);
-    if (!options.engine.locations.empty())
-        return report_error(
-            {Code::usage, cat("selftest takes no model (", options.engine.locations[0],
-                              "): it checks the kernels of --device")});
     auto backend = open_device(options.engine);
     if (!backend) return report_error(backend.error());
     auto rows = selftest(**backend);

@@ -5,8 +5,7 @@
 
 namespace sluice {
 
-// The table on stdout; exit 0 if all passed, 2 if a model is named, 4 if a kernel is wrong
-// or there is no device.
+// The table on stdout; exit 0 if all passed, 4 if one is wrong or there is no device.
 int run_selftest(const Options& options);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ constexpr bool fp4_has_tiles = true;
 #else
 constexpr bool fp4_has_tiles = false;
 #endif
-// with fewer rows, tiles do not pay
+// With fewer rows, tiles do not pay.
 constexpr int32_t fp4_tile_least = fp4_has_tiles ? 8 : fp4_panel_tokens + 1;
 
 #if defined(SLUICE_AMX)

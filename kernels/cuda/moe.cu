@@ -14,7 +14,7 @@
 namespace sluice::cuda {
 namespace {
 
-// in shared memory, so that lanes one block apart use different banks
+// Bytes of a block in shared memory: lanes one block apart use different banks.
 constexpr int digits_stride = 112;
 
 // ---- one activation row -------------------------------------------------------------------------
