@@ -9,7 +9,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -71,7 +71,7 @@ TEST_CASE("stopping a prompt leaves the session where it was") {
 }
 
 TEST_CASE("a drive that fails is an error, and the session goes on when it is back") {
-    TempDir folder;
+    TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(test::model_path("dsv41-tiny"), model);
     const auto shard = folder / "model/model-00004-of-00012.safetensors";
@@ -105,7 +105,7 @@ TEST_CASE("a drive that fails is an error, and the session goes on when it is ba
 }
 
 TEST_CASE("an expert with NaN in it ends with a numerical error that names the position") {
-    TempDir folder;
+    TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(test::model_path("dsv41-tiny"), model);
     CheckpointOptions where;
@@ -264,7 +264,7 @@ TEST_CASE("prefetching changes no bit") {
 }
 
 TEST_CASE("recorded routes replay to the same hits") {
-    TempDir folder;
+    TempFolder folder;
     EngineOptions options = small_chunks(16);
     options.cache_slots = 100;
     options.record_routes = (folder / "routes").string();
@@ -299,15 +299,16 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(live.misses > 0);
 }
 
-TEST_CASE("one session at a time, options are resolved and told") {
+TEST_CASE("one session at a time, options stay, settings tell what is used") {
     auto engine = test::load_engine(small_chunks(0));
     {
         auto session = test::open_session(*engine);
         CHECK(engine->session().error().code == Code::usage);
     }
     CHECK(engine->session());
-    CHECK(engine->options().chunk > 0);
-    CHECK(engine->options().cache_slots == 512u);
+    CHECK(engine->options().cache_slots == std::nullopt);
+    CHECK(engine->settings().chunk > 0);
+    CHECK(engine->settings().cache_slots == 512);
     CHECK(!engine->placement().empty());
     CHECK(engine->expert_bytes() == 3 * 64 * 256 / 2 + 3 * 64 * 256 / 32);
 }
