@@ -62,7 +62,7 @@ void attend(Pass& pass, int32_t layer, int32_t first, int32_t n) {
     rotated.back.inverse = true;
     rotated.attention = {.out = ws.o,
                          .q = ws.q,
-                         .ring = state.window,
+                         .buffer = state.window,
                          .chunk = chunk,
                          .compressed = k > 0 ? pass.state.layer(source).compressed : nullptr,
                          .topk = k > 0 ? ws.topk + at * k : nullptr,
