@@ -3,8 +3,8 @@
 namespace sluice {
 namespace {
 
-// What may follow a lead byte: how many bytes in all, and the range of the second one (where
-// overlong forms, surrogates and values above U+10FFFF are excluded).
+// What a lead byte announces: the total number of bytes, 0 for a byte that cannot lead, and the
+// range of the second byte (which excludes overlong forms, surrogates and values above U+10FFFF).
 struct Lead {
     int bytes;
     unsigned char low, high;

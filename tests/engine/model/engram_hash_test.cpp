@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/model/numpy_random.h"
 #include "engine/text/normalise.h"
 #include "io/checksum.h"
 #include "io/file.h"
@@ -12,12 +13,13 @@
 #include "io/text.h"
 #include "tests/engine/text/tokenizer_json.h"
 #include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 
 using namespace sluice;
 
 namespace {
 
-constexpr int32_t kImage = -1;
+constexpr int32_t image = -1;
 
 // The release's Engram configuration.
 ModelConfig full_size() {
@@ -53,11 +55,6 @@ ModelConfig config_of(const std::string& model) {
     config.engram_compressed_vocab = number("engram_compressed_vocab_size");
     config.engram_pad = number("engram_pad_token_id");
     return config;
-}
-
-Tokenizer tokenizer_of(const std::string& model) {
-    return std::move(
-        Tokenizer::load(cat(test::models_folder, "/", model, "/tokenizer.json")).value());
 }
 
 std::vector<int32_t> identity(int32_t size) {
@@ -142,25 +139,25 @@ TEST_CASE("engram: published rows, from compressed ids") {
         const size_t columns[] = {0, 1, 2, 8, 16, 23};
         for (size_t i = 0; i < 6; i++) CHECK(rows[columns[i]] == vector.rows[i]);
     }
-    const auto image = last_rows(0, {7, kImage, 9, 10});
-    CHECK(image[0] == 9949191);
-    CHECK(image[1] == 18889977);
-    CHECK(image[8] == 129722024);
-    CHECK(image[16] == 269498096);
+    const auto rows = last_rows(0, {7, image, 9, 10});
+    CHECK(rows[0] == 9949191);
+    CHECK(rows[1] == 18889977);
+    CHECK(rows[8] == 129722024);
+    CHECK(rows[16] == 269498096);
 }
 
 TEST_CASE("engram: an image hides itself and all before it") {
     // At an image every place is padding, as at a sequence start that is padding itself.
-    CHECK(last_rows(0, {5, 6, 7, kImage}) == last_rows(0, {2}));
-    CHECK(last_rows(0, {kImage}) == last_rows(0, {2}));
-    CHECK(last_rows(1, {1, 2, 3, kImage, 9}) == last_rows(1, {9}));
+    CHECK(last_rows(0, {5, 6, 7, image}) == last_rows(0, {2}));
+    CHECK(last_rows(0, {image}) == last_rows(0, {2}));
+    CHECK(last_rows(1, {1, 2, 3, image, 9}) == last_rows(1, {9}));
     CHECK(last_rows(1, {3, 9}) != last_rows(1, {9}));
-    CHECK(last_rows(0, {8, kImage, 7, 9}) == last_rows(0, {7, 9}));
+    CHECK(last_rows(0, {8, image, 7, 9}) == last_rows(0, {7, 9}));
     // Rows of image positions by raw id.
     const EngramHash& hash = full_hash();
     std::vector<uint64_t> raw(48), compressed(48);
     hash.rows(0, {}, std::vector<int32_t>{129264, 9}, raw);
-    hash.rows_of_compressed(0, {}, std::vector<int32_t>{kImage, 9}, compressed);
+    hash.rows_of_compressed(0, {}, std::vector<int32_t>{image, 9}, compressed);
     CHECK(raw == compressed);
 }
 
@@ -260,7 +257,7 @@ TEST_CASE("engram: normalisation") {
 
 TEST_CASE("engram: the maps of the shipped models") {
     const auto map_of = [](const std::string& model) {
-        const auto map = compressed_token_map(tokenizer_of(model), config_of(model));
+        const auto map = compressed_token_map(test::load_tokenizer(model), config_of(model));
         REQUIRE_MESSAGE(map, (map ? "" : map.error().message));
         return *map;
     };

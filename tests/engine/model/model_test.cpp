@@ -34,11 +34,11 @@ TEST_CASE("bytes by class of the release equal the published totals") {
         tensors++;
         if (spec.home == Home::dense || spec.home == Home::unused) backbone += bytes_of(spec);
     }
-    CHECK(bytes["engram tables"] == 202758032400u);
-    CHECK(bytes["engram projection"] == 315043840u);
+    CHECK(bytes["Engram tables"] == 202758032400u);
+    CHECK(bytes["Engram projections"] == 315043840u);
     CHECK(bytes["attention"] == 5069721600u);
     CHECK(bytes["shared experts"] == 1416960000u);
-    CHECK(bytes["router"] + bytes["router bias of images"] == 157409280u);
+    CHECK(bytes["router"] + bytes["router bias for images"] == 157409280u);
     CHECK(bytes["hyper-connections"] == 157295040u);
     CHECK(bytes["compressor"] == 36704256u);
     CHECK(bytes["indexer"] == 45130752u);

@@ -12,8 +12,8 @@ using namespace sluice;
 
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float inf = std::numeric_limits<float>::infinity();
+constexpr float nan_logit = std::numeric_limits<float>::quiet_NaN();
 
 // Neutral but for what a test changes.
 SamplerOptions plain() {
@@ -57,7 +57,7 @@ TEST_CASE("sampler: temperature 0 is greedy, the lowest id among equals") {
         CHECK(one(options, {-5}) == 0);
         CHECK(one(options, {0.0f, -0.0f}) == 0);
         CHECK(one(options, {-0.0f, 0.0f}) == 0);
-        CHECK(one(options, {1, 2, kInf > 0 ? 3.0f : 0.0f}) == 2);
+        CHECK(one(options, {1, 2, inf > 0 ? 3.0f : 0.0f}) == 2);
     }
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("sampler: the penalty divides positive logits, multiplies negative one
 
 TEST_CASE("sampler: a logit that is not finite ends the turn, wherever it stands") {
     for (double temperature : {0.0, 1.0}) {
-        for (float bad : {kNan, kInf, -kInf}) {
+        for (float bad : {nan_logit, inf, -inf}) {
             for (size_t at : {0u, 3u, 6u}) {
                 SamplerOptions options;
                 options.temperature = temperature;
@@ -189,7 +189,7 @@ TEST_CASE("sampler: a logit that is not finite ends the turn, wherever it stands
             }
         }
         Sampler sampler(SamplerOptions{});
-        CHECK(!sampler.sample(std::vector<float>(5, -kInf), {}));
+        CHECK(!sampler.sample(std::vector<float>(5, -inf), {}));
         CHECK(!sampler.sample({}, {}));
     }
 }
@@ -206,15 +206,16 @@ TEST_CASE("sampler: options out of range are refused, naming field and value") {
         CHECK(result.error().message.find("out of range") != std::string::npos);
     };
     using O = SamplerOptions;
-    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    constexpr double inf = std::numeric_limits<double>::infinity();
-    for (double bad : {-1e-9, -1.0, nan, inf, -inf})
+    constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+    constexpr double inf_value = std::numeric_limits<double>::infinity();
+    for (double bad : {-1e-9, -1.0, nan_value, inf_value, -inf_value})
         refused([&](O& o) { o.temperature = bad; }, "temperature");
     for (int32_t bad : {-1, INT32_MIN}) refused([&](O& o) { o.top_k = bad; }, "top_k");
-    for (double bad : {0.0, -0.0, 1.1, -1.0, nan, inf})
+    for (double bad : {0.0, -0.0, 1.1, -1.0, nan_value, inf_value})
         refused([&](O& o) { o.top_p = bad; }, "top_p");
-    for (double bad : {1.0, -0.1, nan, inf}) refused([&](O& o) { o.min_p = bad; }, "min_p");
-    for (double bad : {0.0, -1.0, nan, inf})
+    for (double bad : {1.0, -0.1, nan_value, inf_value})
+        refused([&](O& o) { o.min_p = bad; }, "min_p");
+    for (double bad : {0.0, -1.0, nan_value, inf_value})
         refused([&](O& o) { o.repetition_penalty = bad; }, "repetition_penalty");
     for (double good : {0.0, -0.0, 1e-30, 0.7, 1e30}) {
         SamplerOptions options;

@@ -13,26 +13,17 @@
 #include "io/file.h"
 #include "tests/engine/text/tokenizer_json.h"
 #include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 
 using namespace sluice;
 using test::added_token;
+using test::random_tokenizer;
+using test::tiny_tokenizer;
 using test::TokenizerJson;
 
 namespace {
 
 using Ids = std::vector<int32_t>;
-
-const Tokenizer& tiny() {
-    static const Tokenizer loaded = std::move(
-        Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
-    return loaded;
-}
-
-const Tokenizer& rand_a() {
-    static const Tokenizer loaded = std::move(
-        Tokenizer::load(std::string(test::models_folder) + "/dsv41-rand-a/tokenizer.json").value());
-    return loaded;
-}
 
 Tokenizer made(const TokenizerJson& json) {
     auto parsed = Tokenizer::parse(json.text());
@@ -210,30 +201,30 @@ TEST_CASE("merges: best rank first, leftmost among equals, as by exhaustive sear
 }
 
 TEST_CASE("tokenizer: the shipped models load, with every size and id in place") {
-    CHECK(tiny().size() == 4096);
-    CHECK(rand_a().size() == 700);
-    CHECK(tiny().id("<｜User｜>") == 4083);
-    CHECK(tiny().id("</think>") == 4086);
-    CHECK(!tiny().id("What"));
-    CHECK(!rand_a().id("<think>"));
-    CHECK(tiny().is_added(0));
-    CHECK(!tiny().is_added(316));
-    CHECK(tiny().bytes(316) == "What");
-    CHECK(tiny().vocabulary_string(308) == "Ġis");
-    CHECK(tiny().bytes(308) == " is");
+    CHECK(tiny_tokenizer().size() == 4096);
+    CHECK(random_tokenizer().size() == 700);
+    CHECK(tiny_tokenizer().id("<｜User｜>") == 4083);
+    CHECK(tiny_tokenizer().id("</think>") == 4086);
+    CHECK(!tiny_tokenizer().id("What"));
+    CHECK(!random_tokenizer().id("<think>"));
+    CHECK(tiny_tokenizer().is_added(0));
+    CHECK(!tiny_tokenizer().is_added(316));
+    CHECK(tiny_tokenizer().bytes(316) == "What");
+    CHECK(tiny_tokenizer().vocabulary_string(308) == "Ġis");
+    CHECK(tiny_tokenizer().bytes(308) == " is");
     for (int32_t out : {-1, 4096, INT32_MAX, INT32_MIN}) {
-        CHECK(tiny().bytes(out).empty());
-        CHECK(tiny().vocabulary_string(out).empty());
-        CHECK(!tiny().is_added(out));
+        CHECK(tiny_tokenizer().bytes(out).empty());
+        CHECK(tiny_tokenizer().vocabulary_string(out).empty());
+        CHECK(!tiny_tokenizer().is_added(out));
     }
-    CHECK(tiny().encode("What is the capital of Australia?") ==
+    CHECK(tiny_tokenizer().encode("What is the capital of Australia?") ==
           Ids{316, 308, 277, 388, 273, 1951, 33});
-    CHECK(tiny().encode("").empty());
+    CHECK(tiny_tokenizer().encode("").empty());
 }
 
 TEST_CASE("tokenizer: any bytes come back from their ids") {
     rc::check("round trip", [](const std::string& bytes) {
-        for (const Tokenizer* tokenizer : {&tiny(), &rand_a()}) {
+        for (const Tokenizer* tokenizer : {&tiny_tokenizer(), &random_tokenizer()}) {
             const Ids ids = tokenizer->encode(bytes);
             RC_ASSERT(tokenizer->decode(ids) == bytes);
             for (int32_t id : ids) RC_ASSERT(!tokenizer->is_added(id));
@@ -244,11 +235,11 @@ TEST_CASE("tokenizer: any bytes come back from their ids") {
         all += static_cast<char>(i >> 8);
         all += static_cast<char>(i);
     }
-    CHECK(tiny().decode(tiny().encode(all)) == all);
+    CHECK(tiny_tokenizer().decode(tiny_tokenizer().encode(all)) == all);
 }
 
 TEST_CASE("tokenizer: text never becomes an added token, unless asked") {
-    for (const Tokenizer* tokenizer : {&tiny(), &rand_a()}) {
+    for (const Tokenizer* tokenizer : {&tiny_tokenizer(), &random_tokenizer()}) {
         int added = 0;
         for (int32_t id = 0; id < tokenizer->size(); id++) {
             if (!tokenizer->is_added(id)) continue;
@@ -453,7 +444,7 @@ TEST_CASE("tokenizer: long pieces take time in proportion") {
                                  std::string(1'000'000, '\xff'),
                                  controls};
     for (const std::string& text : texts) {
-        for (const Tokenizer* tokenizer : {&tiny(), &rand_a()}) {
+        for (const Tokenizer* tokenizer : {&tiny_tokenizer(), &random_tokenizer()}) {
             const auto begin = std::chrono::steady_clock::now();
             const Ids ids = tokenizer->encode(text);
             const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

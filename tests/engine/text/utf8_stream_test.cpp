@@ -1,15 +1,16 @@
+#include "engine/text/utf8_stream.h"
+
 #include <doctest/doctest.h>
 
 #include <random>
 
-#include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
 
 using namespace sluice;
 
 namespace {
 
-const std::string kBad = "\xef\xbf\xbd";
+const std::string replacement = "\xef\xbf\xbd";
 
 std::string whole(std::string_view bytes) {
     Utf8Stream stream;
@@ -38,25 +39,25 @@ TEST_CASE("utf8 stream: characters cut at every byte come out whole") {
 
 TEST_CASE("utf8 stream: invalid bytes become U+FFFD and stall nothing") {
     Utf8Stream stream;
-    CHECK(stream.push("\xff") == kBad);
+    CHECK(stream.push("\xff") == replacement);
     CHECK(stream.push("a\xe2\x82") == "a");
-    CHECK(stream.push("b") == kBad + "b");
+    CHECK(stream.push("b") == replacement + "b");
     CHECK(stream.push("\xf0\x9f\x98") == "");
-    CHECK(stream.finish() == kBad);
+    CHECK(stream.finish() == replacement);
     CHECK(stream.finish() == "");
     CHECK(stream.push("ok") == "ok");
 }
 
 TEST_CASE("utf8 stream: one U+FFFD for each longest run that might have been a character") {
-    CHECK(whole("\xe2\x82\xff") == kBad + kBad);
-    CHECK(whole("\xf0\x9f\x98") == kBad);
-    CHECK(whole("\xf0\x9f\xf0\x9f\x98\x80") == kBad + "😀");
-    CHECK(whole("\xed\xa0\x80") == kBad + kBad + kBad);
-    CHECK(whole("\xc0\x80") == kBad + kBad);
-    CHECK(whole("\xf4\x90\x80\x80") == kBad + kBad + kBad + kBad);
-    CHECK(whole("\xf5\xf8\xfe") == kBad + kBad + kBad);
-    CHECK(whole("\x80") == kBad);
-    CHECK(whole("\xe0\x9f\xbf") == kBad + kBad + kBad);
+    CHECK(whole("\xe2\x82\xff") == replacement + replacement);
+    CHECK(whole("\xf0\x9f\x98") == replacement);
+    CHECK(whole("\xf0\x9f\xf0\x9f\x98\x80") == replacement + "😀");
+    CHECK(whole("\xed\xa0\x80") == replacement + replacement + replacement);
+    CHECK(whole("\xc0\x80") == replacement + replacement);
+    CHECK(whole("\xf4\x90\x80\x80") == replacement + replacement + replacement + replacement);
+    CHECK(whole("\xf5\xf8\xfe") == replacement + replacement + replacement);
+    CHECK(whole("\x80") == replacement);
+    CHECK(whole("\xe0\x9f\xbf") == replacement + replacement + replacement);
     CHECK(whole(std::string_view("\0", 1)) == std::string(1, '\0'));
 }
 
