@@ -80,10 +80,10 @@ int run_command(const Options& options, const Terminal& terminal) {
     return exit_usage;
 }
 
-// The trace is written whatever became of the run; the run's own failure is the exit code then.
-int run_traced(const Options& options, const Terminal& terminal) {
-    if (options.trace_file.empty()) return run_command(options, terminal);
-    if (auto begun = spans::start(options.trace_file); !begun) return report_error(begun.error());
+// The profile is written whatever became of the run; the run's own failure is the exit code then.
+int run_profiled(const Options& options, const Terminal& terminal) {
+    if (options.profile_file.empty()) return run_command(options, terminal);
+    if (auto begun = spans::start(options.profile_file); !begun) return report_error(begun.error());
     const int code = run_command(options, terminal);
     auto written = spans::finish();
     const int write_code = written ? int{exit_ok} : report_error(written.error());
@@ -117,5 +117,5 @@ int main(int argc, char** argv) {
                                          : log::Level::warn;
     log::set_level(options.log_level.value_or(level));
     if (const std::string stray = stray_variables(environ); !stray.empty()) log::warn(stray);
-    return run_traced(options, inspect_terminal(options.color, stdin_open));
+    return run_profiled(options, inspect_terminal(options.color, stdin_open));
 }

@@ -36,7 +36,7 @@ DeviceExperts::DeviceExperts(const DeviceExpertsOptions& options, const ExpertMa
 Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExpertsOptions& options,
                                                              const ExpertMap& map, Backend& backend,
                                                              int32_t rows_w1, int32_t cols_w1) {
-    if (options.ring_slots < 2) return fail(Code::usage, "the VRAM ring needs at least 2 slots");
+    if (options.transit_slots < 2) return fail(Code::usage, "VRAM needs at least 2 transit slots");
     auto policy = make_policy(options.policy, {options.cache_slots, map.layers(), options.seed});
     if (!policy) return tl::unexpected(policy.error());
     auto tier = std::unique_ptr<DeviceExperts>(
@@ -47,7 +47,7 @@ Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExperts
     const uint64_t slot = lay_out(map, offset, bytes);
     for (int part = 0; part < expert_parts; part++)
         tier->parts_[part] = {offset[part], bytes[part]};
-    const uint32_t count = options.cache_slots + options.ring_slots;
+    const uint32_t count = options.cache_slots + options.transit_slots;
     auto memory = backend.allocate(slot * count, cat(count, " expert slots"));
     if (!memory) return tl::unexpected(memory.error());
     tier->slots_.resize(count);
@@ -134,8 +134,8 @@ Result<ExpertWeights> DeviceExperts::weights(ExpertKey key) const {
 Result<void> DeviceExperts::upload(ExpertKey key, const std::byte* host) {
     int64_t at = tier_.find(key);
     if (at < 0) {
-        at = tier_.entries() + ring_next_;
-        ring_next_ = (ring_next_ + 1) % ring_slots();
+        at = tier_.entries() + transit_next_;
+        transit_next_ = (transit_next_ + 1) % transit_slots();
         if (slots_[static_cast<size_t>(at)].in_use) {
             return fail(Code::device,
                         "an expert slot in VRAM was asked for again before its use was marked");

@@ -4,7 +4,7 @@
 //   flush()  ->  compute  ->  used()
 //
 // Two kinds of slots, as in RAM: `cache_slots` that the policy manages, filled on demand only, and
-// `ring_slots` that experts pass through (no cache, prompt sweeps). A sweep fills only cache slots
+// `transit_slots` that experts pass through (no cache, prompts). A prompt fills only cache slots
 // that never held anything.
 //
 // Nothing here waits for the device. A slot's next upload is ordered behind the compute that last
@@ -25,7 +25,7 @@ namespace sluice {
 
 struct DeviceExpertsOptions {
     uint32_t cache_slots = 0;
-    uint32_t ring_slots = 4;  // at least 2
+    uint32_t transit_slots = 4;  // at least 2
     std::string policy = "aging-lru";
     uint64_t seed = 0;
     // A cache slot whose expert leaves is filled with 0xff until the next arrives, as in RAM.
@@ -49,8 +49,8 @@ class DeviceExperts {
     Result<ExpertWeights> weights(ExpertKey key) const;
 
     // Starts copying an expert from a RAM slot, laid out as map.plan(key) says. Its weights may be
-    // used by compute that is started after flush(). At most ring_slots uploads between two calls
-    // of used().
+    // used by compute that is started after flush(). At most transit_slots uploads between two
+    // calls of used().
     Result<void> upload(ExpertKey key, const std::byte* host);
     // Lets compute from here on see the uploads so far. Returns their mark.
     uint64_t flush();
@@ -60,7 +60,9 @@ class DeviceExperts {
 
     const CacheStats& stats() const { return stats_; }
     uint32_t cache_slots() const { return tier_.entries(); }
-    uint32_t ring_slots() const { return static_cast<uint32_t>(slots_.size()) - tier_.entries(); }
+    uint32_t transit_slots() const {
+        return static_cast<uint32_t>(slots_.size()) - tier_.entries();
+    }
 
  private:
     struct Slot {
@@ -87,7 +89,7 @@ class DeviceExperts {
     Part parts_[expert_parts] = {};
     std::vector<Slot> slots_;        // cache slots first
     std::vector<std::byte> poison_;  // a slot of it, or none
-    uint32_t ring_next_ = 0;
+    uint32_t transit_next_ = 0;
     std::vector<uint32_t> handed_;   // slots in use since the last used()
     std::vector<ExpertKey> placed_;  // entries given in begin(), to be filled by upload()
     CacheStats stats_;

@@ -15,7 +15,7 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
       ring_(ring),
       reader_(ring, map),
       tier_(std::move(policy), options.cache_slots, map.layers(), map.experts()),
-      slots_(memory, map, options.cache_slots, options.ring_slots, options.poison),
+      slots_(memory, map, options.cache_slots, options.transit_slots, options.poison),
       read_ahead_(std::clamp<uint32_t>(4 * map.tuning().in_flight_max, 16,
                                        ExpertReader::waiting_max() / 2)),
       asked_at_(static_cast<size_t>(map.experts()), 0),
@@ -178,12 +178,12 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
     if (map.layers() <= 0 || map.experts() <= 0 || map.slot_bytes() == 0) {
         return fail(Code::usage, "expert cache: the model has no routed experts");
     }
-    if (options.ring_slots < 2) {
-        return fail(Code::usage, cat("expert cache: ", options.ring_slots,
-                                     " ring slots, at least 2 are needed"));
+    if (options.transit_slots < 2) {
+        return fail(Code::usage, cat("expert cache: ", options.transit_slots,
+                                     " transit slots, at least 2 are needed"));
     }
     const uint64_t all = static_cast<uint64_t>(map.layers()) * static_cast<uint64_t>(map.experts());
-    const uint64_t slots = uint64_t{options.cache_slots} + options.ring_slots;
+    const uint64_t slots = uint64_t{options.cache_slots} + options.transit_slots;
     if (options.cache_slots > all || slots > INT32_MAX) {
         return fail(Code::usage, cat("expert cache: ", options.cache_slots,
                                      " slots for a model of ", all, " experts"));
@@ -216,11 +216,11 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     if (layer != impl.layer_) impl.drop_kept();
     const int32_t layer_before = std::exchange(impl.layer_, layer);
     impl.learn_pause(layer_before, kind == DemandKind::decode);
-    impl.more_ = more && impl.together_ && kind == DemandKind::sweep;
+    impl.more_ = more && impl.in_chunk_group_ && kind == DemandKind::sweep;
     impl.look_up(experts, kind, first);
     impl.drop_passed_guesses();
     if (!impl.more_) impl.drop_kept();
-    if (!impl.together_ || impl.ahead_layer_ == layer) impl.forget_ahead();
+    if (!impl.in_chunk_group_ || impl.ahead_layer_ == layer) impl.forget_ahead();
     impl.drop_ahead();
     impl.find_room(kind);
     if (kind == DemandKind::decode) impl.judge_guesses();
@@ -239,7 +239,7 @@ Result<ExpertHandle> ExpertCache::next() {
     if (moved) moved = impl.progress();
     while (moved && !impl.failed_ && impl.given_ == impl.ready_.size()) {
         if (impl.reader_.pending() == 0) {
-            return fail(Code::usage, cat("layer ", impl.layer_, ": all ring slots are held by ",
+            return fail(Code::usage, cat("layer ", impl.layer_, ": all transit slots are held by ",
                                          impl.held_, " experts that were not released"));
         }
         moved = impl.collect(true);
@@ -288,15 +288,15 @@ void ExpertCache::abandon() {
     impl.take_handles_back();
 }
 
-bool ExpertCache::together_pays(uint32_t chunks) const {
+bool ExpertCache::chunk_group_pays(uint32_t chunks) const {
     return impl_->tier_.lending_pays(chunks);
 }
 
-Result<void> ExpertCache::begin_together(uint32_t chunks) {
+Result<void> ExpertCache::begin_chunk_group(uint32_t chunks) {
     Impl& impl = *impl_;
     if (auto finished = impl.check_finished(0); !finished) return finished;
-    impl.together_ = true;
-    impl.stats_.chunks_together += chunks;
+    impl.in_chunk_group_ = true;
+    impl.stats_.chunks_grouped += chunks;
     impl.stats_.evictions += impl.tier_.lend();
     for (uint32_t entry : impl.tier_.lent()) {
         const uint32_t number = impl.slots_.of_entry(entry);
@@ -306,10 +306,10 @@ Result<void> ExpertCache::begin_together(uint32_t chunks) {
     return {};
 }
 
-void ExpertCache::end_together() {
+void ExpertCache::end_chunk_group() {
     Impl& impl = *impl_;
     impl.drop_kept();
-    impl.together_ = impl.more_ = false;
+    impl.in_chunk_group_ = impl.more_ = false;
     impl.drop_ahead();
     impl.tier_.take_back();
 }

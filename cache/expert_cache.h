@@ -7,18 +7,19 @@
 // hold the expert asked for is an Error, never some pointer. A slot is reused only after its last
 // release(). Debug builds fill freed slots with 0xff (scale bytes 255: NaN in the logits).
 //
-// Two kinds of slots: `cache_slots` managed by the policy, `ring_slots` that pass experts through
-// (cache off, prompt sweeps, prefetch). A decode demand reads into a cache slot, evicting by
-// policy; a sweep fills only cache slots that never held anything and otherwise passes through the
-// ring, so that a prompt does not throw the decode cache away. A prefetch reads into a ring slot
-// and moves to the cache when it is used (slots change their role, bytes are not copied). Cache
-// slots that hold nothing yet serve as ring slots. What a slot holds decides nothing about results.
+// Two kinds of slots: `cache_slots` managed by the policy, `transit_slots` that experts pass
+// through (cache off, prompts, prefetch). A decode demand reads into a cache slot, evicting by
+// policy; a prompt fills only cache slots that never held anything and otherwise passes through
+// transit slots, so it does not displace the experts that decode keeps. A prefetch reads into a
+// transit slot and moves to the cache when it is used (slots change their role, bytes are not
+// copied). Cache slots that hold nothing yet serve as transit slots. What a slot holds decides
+// nothing about results.
 //
-// Chunks of one prompt may share their reads: each layer is gone through by all of them before the
-// next one begins, between begin_together() and end_together(). A layer's worth of cache slots,
-// or what there is, joins the ring for that time, and as many of the experts that a chunk read stay
-// there until the last chunk has passed the layer; a second one, where there is one, lets the next
-// layer be read meanwhile.
+// The chunks of one prompt may form a chunk group, which shares its reads: between
+// begin_chunk_group() and end_chunk_group(), all of them pass a layer before the next layer begins.
+// Meanwhile the cache lends a layer's worth of its slots, or as many as it has, as transit slots,
+// where as many experts stay until the last chunk has passed the layer; if there is room for a
+// second layer's worth, the next layer can be read meanwhile.
 //
 // Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
 // prefetching changes none of it: the simulator replays it exactly.
@@ -43,8 +44,8 @@ inline constexpr bool poison_default = false;
 #endif
 
 struct ExpertCacheOptions {
-    uint32_t cache_slots = 0;  // 0: cache off
-    uint32_t ring_slots = 8;   // at least 2
+    uint32_t cache_slots = 0;    // 0: cache off
+    uint32_t transit_slots = 8;  // at least 2
     std::string policy = "aging-lru";
     uint64_t seed = 0;
     bool poison = poison_default;  // fill freed slots with 0xff
@@ -60,8 +61,8 @@ enum class DemandKind { decode, sweep };
 
 class ExpertCache {
  public:
-    // `memory`: (cache_slots + ring_slots) * map.slot_bytes(), page aligned, already added to the
-    // ring.
+    // `memory`: (cache_slots + transit_slots) * map.slot_bytes(), page aligned, already added to
+    // the ring.
     static Result<std::unique_ptr<ExpertCache>> create(const ExpertCacheOptions& options,
                                                        const ExpertMap& map, ReadRing& ring,
                                                        std::span<std::byte> memory);
@@ -77,7 +78,7 @@ class ExpertCache {
 
     // The next expert that is ready; blocks on the drive if none is. A failed read is an Error that
     // names shard and drive; the rest of the demand is then abandoned, and the cache stays usable
-    // for a new one. Without free ring slots because the caller holds them all: an Error, not a
+    // for a new one. Without free transit slots because the caller holds them all: an Error, not a
     // deadlock.
     Result<ExpertHandle> next();
     // Whether next() has one at hand.
@@ -93,16 +94,16 @@ class ExpertCache {
     void abandon();
 
     // Whether sharing their reads lets so many chunks read less.
-    bool together_pays(uint32_t chunks) const;
+    bool chunk_group_pays(uint32_t chunks) const;
     // Requires what demand() does. The cache entries lent are those that hold nothing, then the
     // policy's victims; they come back empty.
-    Result<void> begin_together(uint32_t chunks);
-    void end_together();
+    Result<void> begin_chunk_group(uint32_t chunks);
+    void end_chunk_group();
     // Whether all experts of a layer can stay.
     bool keeps_layer() const;
 
     // Guesses for a layer to come, best first: starts reads of those not resident behind every
-    // demand read, at most `count` a call, as ring slots become free beyond those a demand may
+    // demand read, at most `count` a call, as transit slots become free beyond those a demand may
     // need. Never evicts from the cache. With count 0 the guesses are only judged (stats). A drive
     // is given no more of them than it delivers before the next demand, going by how long that took
     // in past decode steps; what a wrong one has not been read by then never is.

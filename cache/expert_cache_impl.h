@@ -17,7 +17,7 @@ struct ExpertCache::Impl {
 
     struct Item {
         int32_t expert;
-        uint32_t slot;       // none: takes a ring slot once one is free
+        uint32_t slot;       // none: takes a transit slot once one is free
         int64_t entry = -1;  // then that of this entry, which has no memory yet
     };
     struct Guess {
@@ -57,7 +57,7 @@ struct ExpertCache::Impl {
     void learn_pause(int32_t layer_before, bool decode);
     void tell_pause();
     bool passed(ExpertKey key, uint64_t demand) const;
-    bool make_ring_slot();
+    bool make_transit_slot();
     void drop_guess(uint32_t number);
     void fill();
     void start_guess();
@@ -101,9 +101,9 @@ struct ExpertCache::Impl {
     std::vector<uint64_t> asked_at_;  // [experts]: the last demand that asked for it
 
     // Chunks that share their reads.
-    bool together_ = false;
+    bool in_chunk_group_ = false;
     bool more_ = false;        // the demand's
-    std::vector<bool> kept_;   // [experts] of layer_: stay in their ring slots
+    std::vector<bool> kept_;   // [experts] of layer_: stay in their transit slots
     uint32_t kept_count_ = 0;  // at most as many as entries are lent
 
     // Guesses.

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <chrono>
 #include <limits>
 
 #include "cache/expert_cache_impl.h"
+#include "io/clock.h"
 
 namespace sluice {
 
@@ -35,7 +35,7 @@ bool ExpertCache::Impl::passed(ExpertKey key, uint64_t demand) const {
 void ExpertCache::Impl::drop_passed_guesses() {
     std::erase_if(guesses_,
                   [this](const Guess& guess) { return passed(guess.key, guess.made_at); });
-    for (uint32_t number : slots_.ring()) {
+    for (uint32_t number : slots_.transit()) {
         const Slot& slot = slots_[number];
         if (!slot.guessed || !passed(slot.key, slot.read_at)) continue;
         if (slot.state == SlotState::ready) {
@@ -53,7 +53,7 @@ void ExpertCache::Impl::learn_pause(int32_t layer_before, bool decode) {
     Pause& mine = pauses_[static_cast<size_t>(layer_)];
     const auto quiet = reader_.quiet_since();
     if (decode && decoding_ && layer_ == layer_before + 1 && quiet) {
-        mine.add(std::chrono::duration<double>(ring_.now() - *quiet).count());
+        mine.add(to_seconds(ring_.now() - *quiet));
     }
     decoding_ = decode;
 }
@@ -84,7 +84,7 @@ void ExpertCache::Impl::judge_guesses() {
 // them to keep the drives busy.
 void ExpertCache::Impl::start_guess() {
     for (auto guess = guesses_.begin();
-         guess != guesses_.end() && slots_.ring_spare() > map_.tuning().in_flight_max;) {
+         guess != guesses_.end() && slots_.transit_spare() > map_.tuning().in_flight_max;) {
         const ExpertKey key = guess->key;
         const bool there = slots_.find(key) != none;
         const bool busy = reader_.pending_demand_beside(key) > 0 ||
@@ -95,7 +95,7 @@ void ExpertCache::Impl::start_guess() {
         }
         guess = guesses_.erase(guess);
         if (there) continue;
-        const uint32_t number = slots_.take_ring_slot();
+        const uint32_t number = slots_.take_transit_slot();
         slots_.start(number, key, demand_);
         slots_[number].guessed = true;
         ++stats_.prefetch_started;
@@ -116,13 +116,13 @@ void ExpertCache::Impl::start_ahead() {
     const uint32_t reserve = more_ ? lent - kept_count_ : 0;
     const uint32_t in_flight = map_.tuning().in_flight_max;
     const uint32_t begun_max = in_flight + (in_flight + 1) / 2;
-    while (ahead_begun_ < ahead_.size() && slots_.ring_free() > reserve) {
+    while (ahead_begun_ < ahead_.size() && slots_.transit_free() > reserve) {
         const ExpertKey key{ahead_layer_, ahead_[ahead_begun_]};
         if (reader_.pending_demand_beside(key) >= begun_max) return;
-        if (demand_waits && ahead_slots_ >= slots_.ring().size() / 2) return;
+        if (demand_waits && ahead_slots_ >= slots_.transit().size() / 2) return;
         ++ahead_begun_;
         if (slots_.find(key) != none) continue;
-        const uint32_t number = slots_.take_ring_slot();
+        const uint32_t number = slots_.take_transit_slot();
         slots_.start(number, key, demand_);
         slots_[number].ahead = true;
         ++ahead_slots_;
@@ -147,7 +147,7 @@ void ExpertCache::Impl::forget_ahead() {
 // Of no use any more; what is still being read is dropped when it arrives.
 void ExpertCache::Impl::drop_ahead() {
     if (ahead_slots_ == 0) return;
-    for (uint32_t number : slots_.ring()) {
+    for (uint32_t number : slots_.transit()) {
         const Slot& slot = slots_[number];
         const bool ready = slot.ahead && slot.state == SlotState::ready;
         if (ready && !ahead_of_use(slot.key.layer)) drop_one_ahead(number);
@@ -162,17 +162,17 @@ void ExpertCache::Impl::drop_one_ahead(uint32_t number) {
 
 // ---- reads -------------------------------------------------------------------------------------
 
-// A free ring slot for the demand. While others of it are on their way or not taken yet, and so
+// A free transit slot for the demand. While others of it are on their way or not taken yet, and so
 // will leave theirs, it takes none from a sweep for later, and no more than half of all where
 // another drive has work for such a sweep. Else, if need be, that of a guess or a sweep for later.
-bool ExpertCache::Impl::make_ring_slot() {
+bool ExpertCache::Impl::make_transit_slot() {
     const bool coming = given_ < ready_.size() ||
                         reader_.pending_demand_beside(key_of(items_[to_read_[started_]])) > 0;
-    const size_t all = slots_.ring().size();
-    const size_t mine = all - slots_.ring_free() - ahead_slots_;
+    const size_t all = slots_.transit().size();
+    const size_t mine = all - slots_.transit_free() - ahead_slots_;
     if (coming && mine >= (all + 1) / 2 && ahead_elsewhere()) return false;
-    if (slots_.ring_free() > 0) return true;
-    for (uint32_t number : slots_.ring()) {
+    if (slots_.transit_free() > 0) return true;
+    for (uint32_t number : slots_.transit()) {
         const Slot& slot = slots_[number];
         if (slot.state != SlotState::ready || !(slot.guessed || slot.ahead)) continue;
         if (slot.ahead && coming) continue;
@@ -193,8 +193,8 @@ void ExpertCache::Impl::fill() {
         const uint32_t number = to_read_[started_];
         Item& item = items_[number];
         if (item.slot == none) {
-            if (!make_ring_slot()) break;
-            item.slot = slots_.take_ring_slot();
+            if (!make_transit_slot()) break;
+            item.slot = slots_.take_transit_slot();
             if (item.entry >= 0) slots_.seat(item.slot, item.entry);
         }
         slots_.start(item.slot, key_of(item), demand_);
@@ -209,11 +209,11 @@ void ExpertCache::Impl::fill() {
 
 Result<void> ExpertCache::Impl::collect(bool wait) {
     std::array<Arrived, 32> done;
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     auto count = reader_.collect(done, wait);
     if (wait) {
-        const auto end = std::chrono::steady_clock::now();
-        stats_.wait_s += std::chrono::duration<double>(end - begin).count();
+        const auto end = Clock::now();
+        stats_.wait_s += to_seconds(end - begin);
     }
     if (!count) {
         broken_ = count.error();

@@ -3,28 +3,28 @@
 namespace sluice {
 
 SlotPool::SlotPool(std::span<std::byte> memory, const ExpertMap& map, uint32_t cache_slots,
-                   uint32_t ring_slots, bool poison)
+                   uint32_t transit_slots, bool poison)
     : memory_(memory),
       slot_bytes_(map.slot_bytes()),
       experts_(static_cast<size_t>(map.experts())),
       poison_(poison),
-      slots_(cache_slots + ring_slots),
+      slots_(cache_slots + transit_slots),
       slot_of_(static_cast<size_t>(map.layers()) * experts_, none),
       slot_of_entry_(cache_slots, none),
-      place_in_ring_(slots_.size()),
+      place_in_transit_(slots_.size()),
       bare_entries_(cache_slots) {
-    ring_.reserve(slots_.size());
-    ring_free_.reserve(slots_.size());
+    transit_.reserve(slots_.size());
+    transit_free_.reserve(slots_.size());
     for (uint32_t slot = size(); slot-- > 0;) {
-        place_in_ring_[slot] = static_cast<uint32_t>(ring_.size());
-        ring_.push_back(slot);
+        place_in_transit_[slot] = static_cast<uint32_t>(transit_.size());
+        transit_.push_back(slot);
     }
-    ring_free_ = ring_;
+    transit_free_ = transit_;
 }
 
-uint32_t SlotPool::take_ring_slot() {
-    const uint32_t number = ring_free_.back();
-    ring_free_.pop_back();
+uint32_t SlotPool::take_transit_slot() {
+    const uint32_t number = transit_free_.back();
+    transit_free_.pop_back();
     return number;
 }
 
@@ -32,7 +32,7 @@ void SlotPool::give_back(uint32_t number) {
     assert(!slots_[number].cached);
     slots_[number].guessed = slots_[number].ahead = false;
     vacate(number);
-    ring_free_.push_back(number);
+    transit_free_.push_back(number);
 }
 
 void SlotPool::start(uint32_t number, ExpertKey key, uint64_t demand) {
@@ -60,18 +60,18 @@ void SlotPool::seat(uint32_t number, int64_t entry) {
     uint32_t& of_entry = slot_of_entry_[static_cast<size_t>(entry)];
     assert(!slots_[number].cached);
     slots_[number].cached = true;
-    const uint32_t place = place_in_ring_[number];
+    const uint32_t place = place_in_transit_[number];
     if (of_entry == none) {
         --bare_entries_;
-        ring_[place] = ring_.back();
-        ring_.pop_back();
+        transit_[place] = transit_.back();
+        transit_.pop_back();
     } else {
         assert(slots_[of_entry].state == SlotState::empty);
         slots_[of_entry].cached = false;
-        ring_[place] = of_entry;
-        ring_free_.push_back(of_entry);
+        transit_[place] = of_entry;
+        transit_free_.push_back(of_entry);
     }
-    if (place < ring_.size()) place_in_ring_[ring_[place]] = place;
+    if (place < transit_.size()) place_in_transit_[transit_[place]] = place;
     of_entry = number;
 }
 
@@ -80,9 +80,9 @@ void SlotPool::unseat(int64_t entry) {
     if (of_entry == none) return;
     assert(slots_[of_entry].state == SlotState::empty);
     slots_[of_entry].cached = false;
-    place_in_ring_[of_entry] = static_cast<uint32_t>(ring_.size());
-    ring_.push_back(of_entry);
-    ring_free_.push_back(of_entry);
+    place_in_transit_[of_entry] = static_cast<uint32_t>(transit_.size());
+    transit_.push_back(of_entry);
+    transit_free_.push_back(of_entry);
     of_entry = none;
     ++bare_entries_;
 }

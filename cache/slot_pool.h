@@ -1,9 +1,9 @@
-// The slots of the expert cache: memory, what each holds, and which ones are the ring's.
+// The slots of the expert cache: memory, what each holds, and which ones are transit slots.
 //
-// Every slot is either an entry's (cached) or one of the ring. An entry has no memory until it is
-// first filled, so that a ring with a cache that is still empty behind it is as large as both; from
-// then on seat() exchanges the roles of two slots, and no bytes move. Taking a slot away from its
-// expert counts its generation up, so that a handle from before no longer fits.
+// Every slot either belongs to an entry (cached) or is a transit slot. An entry has no memory until
+// it is first filled, so while the cache is empty all slots are transit slots; from then on seat()
+// exchanges the roles of two slots, and no bytes move. Taking a slot away from its expert
+// increments its generation, so that older handles no longer match.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class SlotPool {
     static constexpr uint32_t none = UINT32_MAX;
 
     SlotPool(std::span<std::byte> memory, const ExpertMap& map, uint32_t cache_slots,
-             uint32_t ring_slots, bool poison);
+             uint32_t transit_slots, bool poison);
 
     uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
     Slot& operator[](uint32_t number) { return slots_[number]; }
@@ -51,22 +51,24 @@ class SlotPool {
     // None while the entry has no memory.
     uint32_t of_entry(int64_t entry) const { return slot_of_entry_[static_cast<size_t>(entry)]; }
 
-    // The ring slots, in no order, and those of them that are empty and not taken.
-    std::span<const uint32_t> ring() const { return ring_; }
-    uint32_t ring_free() const { return static_cast<uint32_t>(ring_free_.size()); }
+    // The transit slots, in no order, and those of them that are empty and not taken.
+    std::span<const uint32_t> transit() const { return transit_; }
+    uint32_t transit_free() const { return static_cast<uint32_t>(transit_free_.size()); }
     // Of the free ones, those that no entry without memory will need.
-    uint32_t ring_spare() const { return ring_free() - std::min(ring_free(), bare_entries_); }
-    uint32_t take_ring_slot();        // requires ring_free() > 0
-    void give_back(uint32_t number);  // vacates a ring slot
+    uint32_t transit_spare() const {
+        return transit_free() - std::min(transit_free(), bare_entries_);
+    }
+    uint32_t take_transit_slot();     // requires transit_free() > 0
+    void give_back(uint32_t number);  // vacates a transit slot
 
     // An empty slot is about to be read into.
     void start(uint32_t number, ExpertKey key, uint64_t demand);
     // The slot holds nothing any more, and stays where it belongs.
     void vacate(uint32_t number);
-    // The ring slot becomes the entry's, and the entry's (empty) slot, if it has one, a free one of
-    // the ring.
+    // The transit slot becomes the entry's; the entry's (empty) slot, if it has one, becomes a free
+    // transit slot.
     void seat(uint32_t number, int64_t entry);
-    // The entry's (empty) slot, if it has one, becomes a free one of the ring.
+    // The entry's (empty) slot, if it has one, becomes a free transit slot.
     void unseat(int64_t entry);
 
  private:
@@ -81,9 +83,9 @@ class SlotPool {
     std::vector<Slot> slots_;              // by place in memory
     std::vector<uint32_t> slot_of_;        // [layers * experts]
     std::vector<uint32_t> slot_of_entry_;  // [cache_slots]
-    std::vector<uint32_t> ring_, ring_free_;
-    std::vector<uint32_t> place_in_ring_;  // [slots], of those in the ring
-    uint32_t bare_entries_;                // without memory
+    std::vector<uint32_t> transit_, transit_free_;
+    std::vector<uint32_t> place_in_transit_;  // [slots], of transit slots
+    uint32_t bare_entries_;                   // without memory
 };
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
 #include "engine/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "engine/engine_impl.h"
 #include "engine/forward/forward.h"
+#include "io/clock.h"
 #include "io/log.h"
 #include "io/profile.h"
 #include "io/text.h"
@@ -13,12 +13,6 @@
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The runtime's own counters, since it was loaded.
 RunStats totals(const Runtime& rt) {
@@ -134,7 +128,7 @@ struct Feed {
     Result<void> run() {
         size_t done = 0;
         while (done < ids.size()) {
-            auto fed = feed(done, together(ids.size() - done));
+            auto fed = feed(done, group_length(ids.size() - done));
             if (!fed) return tl::unexpected(fed.error());
             done += *fed;
         }
@@ -142,16 +136,16 @@ struct Feed {
     }
 
  private:
-    // Chunks of the `left` tokens that go through each layer together: as many as are kept, if that
+    // The size of the next chunk group of `left` tokens: as many chunks as RAM keeps, if that
     // reads less. A probe sees one chunk from beginning to end.
-    size_t together(size_t left) {
+    size_t group_length(size_t left) {
         Runtime& rt = s.rt();
         const auto chunk = static_cast<size_t>(rt.options.chunk);
         const bool apart = rt.options.index_keys == IndexKeys::reference || s.probe;
         if (!rt.chunk_store || apart || left <= chunk) return 1;
         const auto chunks = [&](size_t tokens) { return (tokens + chunk - 1) / chunk; };
         const size_t count = std::min(chunks(left), chunks(rt.chunk_store->tokens));
-        return rt.cache->together_pays(static_cast<uint32_t>(count)) ? count : 1;
+        return rt.cache->chunk_group_pays(static_cast<uint32_t>(count)) ? count : 1;
     }
 
     // `count` chunks from ids[done] on; how many tokens that were.
@@ -184,7 +178,7 @@ struct Feed {
         if (end < ids.size()) {
             passes.back().next_n = static_cast<int32_t>(pass_length(s, ids.size() - end));
         }
-        auto fed = count > 1 ? forward_together(passes) : forward(passes[0]);
+        auto fed = count > 1 ? forward_chunked(passes) : forward(passes[0]);
         if (!fed) return tl::unexpected(fed.error());
         for (Pass& one : passes) {
             if (auto r = finish(one, before, start); !r) return tl::unexpected(r.error());

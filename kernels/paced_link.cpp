@@ -5,14 +5,13 @@
 #include <chrono>
 #include <thread>
 
+#include "io/clock.h"
 #include "io/text.h"
 #include "kernels/forwarding_backend.h"
 
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Sleeping ends late by some of these.
 constexpr std::chrono::microseconds sleep_slack(150);

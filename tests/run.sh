@@ -24,17 +24,17 @@ if grep -q 'Skipped' build/ctest.log; then
 fi
 [ "$what" = quick ] && exit 0
 
+# Presets (CMakePresets.json) name the build folders and leave out what takes minutes under a sanitizer: the product of
+# golden settings, which is the plain build's, and the governor's simulated worlds, which have one thread.
 say "address and undefined behaviour sanitizers"
-cmake -S . -B build-asan -G Ninja -DSLUICE_CUDA=OFF -DSLUICE_SANITIZE=address -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
-cmake --build build-asan
-# The golden product is the plain build's: here it would take half an hour.
-ctest --test-dir build-asan --output-on-failure --no-tests=error -j "$(nproc)" -E 'golden traces|^cli: |governed guessing'
+cmake --preset asan >/dev/null
+cmake --build --preset asan
+ctest --preset asan
 
 say "thread sanitizer: rings and cache"
-cmake -S . -B build-tsan -G Ninja -DSLUICE_CUDA=OFF -DSLUICE_SANITIZE=thread -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
-cmake --build build-tsan --target tests_io tests_cache
-# The governor's simulated worlds have one thread, and take minutes here.
-ctest --test-dir build-tsan --output-on-failure --no-tests=error -R '^(io|cache):' -E 'guessing gains|governed guessing|every guess steals'
+cmake --preset tsan >/dev/null
+cmake --build --preset tsan --target tests_io tests_cache
+ctest --preset tsan
 
 say "ids against Hugging Face tokenizers"
 bash tests/dev/tokenizer_oracle.sh build

@@ -105,18 +105,18 @@ Result<void> pass_layers(std::span<Pass> chunks) {
 
 }  // namespace
 
-Result<void> forward_together(std::span<Pass> chunks) {
+Result<void> forward_chunked(std::span<Pass> chunks) {
     Runtime& rt = chunks[0].rt;
     if (auto r = request_engram_rows(chunks[0]); !r) return r;
     Result<void> done = finish_uploads(rt);
-    if (done) done = rt.cache->begin_together(static_cast<uint32_t>(chunks.size()));
+    if (done) done = rt.cache->begin_chunk_group(static_cast<uint32_t>(chunks.size()));
     if (done) {
         read_ahead_first(chunks[0]);
         done = pass_layers(chunks);
     }
     for (Pass& pass : chunks) abandon_engram_rows(pass);
     if (!done) give_up_experts(rt);
-    rt.cache->end_together();
+    rt.cache->end_chunk_group();
     return done;
 }
 

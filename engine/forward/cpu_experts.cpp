@@ -1,9 +1,9 @@
 #include "engine/forward/cpu_experts.h"
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
 
+#include "io/clock.h"
 #include "io/profile.h"
 #include "io/text.h"
 
@@ -68,8 +68,7 @@ CpuExperts::~CpuExperts() {
 }
 
 double CpuExperts::now() const {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(since).count();
+    return to_seconds(Clock::now().time_since_epoch());
 }
 
 // ---- the engine thread -------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 #include "engine/forward/forward.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "engine/model/rope.h"
+#include "io/clock.h"
 #include "io/profile.h"
 #include "io/text.h"
 
@@ -159,10 +159,9 @@ Result<void> head_rows(Pass& pass, int32_t row, int32_t count, float* logits) {
     std::vector<bf16> rows(dim * count);
     auto done = rt.backend->download(rows.data(), x, rows.size() * sizeof(bf16));
     if (!done) return done;
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     rt.head_backend->run(LinearBf16{nullptr, logits, rt.weights.head, rows.data(), count});
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    rt.host_s += took.count();
+    rt.host_s += seconds_since(start);
     return {};
 }
 

@@ -1,6 +1,6 @@
 // The forward pass: one function of calls for prompt and decode. n tokens go through embedding,
 // every layer, and the head; n is 1 for a decode step and a chunk for a prompt. Chunks of one
-// prompt may go together, each layer for all of them before the next one begins.
+// prompt may form a group: each layer is run for all of them before the next one begins.
 //
 // The layer_*.cpp files hold one mechanism each and share what a pass knows through Pass.
 #pragma once
@@ -32,7 +32,7 @@ struct Pass {
     int32_t* best = nullptr;
     int32_t next_n = 0;                 // tokens of the pass that follows in the same prompt
     std::span<const int32_t> before{};  // the tokens before ids[0]
-    Pass* next = nullptr;               // of chunks that go together, the one behind this
+    Pass* next = nullptr;               // of a chunk group, the one behind this
     // Told after every layer, and of a sweep after every expert; may be empty.
     std::function<void(double layers_done)> progress{};
     // Told the logits of a position; they are gone when it returns.
@@ -77,7 +77,7 @@ Result<void> forward(Pass& pass);
 // Chunks of one prompt, in order, each with a workspace of its own that is a copy of the runtime's:
 // the experts of a layer are read once for all of them, as far as the cache can keep them. The same
 // bits as one after another.
-Result<void> forward_together(std::span<Pass> chunks);
+Result<void> forward_chunked(std::span<Pass> chunks);
 
 // The numerical failure that `what` says, with what to do about it.
 tl::unexpected<Error> not_finite(const Pass& pass, std::string_view what);
@@ -104,7 +104,7 @@ Result<void> request_engram_rows(Pass& pass);  // layer_engram.cpp
 Result<void> engram(Pass& pass, int32_t layer);
 void abandon_engram_rows(Pass& pass);
 
-// ---- foresight.cpp: experts that are read before they are asked for
+// ---- prefetch.cpp: experts that are read before they are asked for
 
 // A sweep that begins: its first layer's.
 void read_ahead_first(Pass& pass);

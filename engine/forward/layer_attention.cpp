@@ -37,12 +37,12 @@ void project(Pass& pass, int32_t layer) {
     if (n == 1) {
         // The slot that one token takes is the one it no longer sees.
         finish.store = {
-            pass.state.layer(layer).ring, ws.kv, 1, c.head_dim, c.window, pass.position};
+            pass.state.layer(layer).window, ws.kv, 1, c.head_dim, c.window, pass.position};
     }
     backend.run(finish);
 }
 
-// Queries first .. first + n - 1 of the chunk: y of them, and their keys into the ring.
+// Queries first .. first + n - 1 of the chunk: y of them, and their keys into the window buffer.
 void attend(Pass& pass, int32_t layer, int32_t first, int32_t n) {
     const ModelConfig& c = pass.rt.config;
     const LayerWeights& w = pass.rt.weights.layers[layer];
@@ -62,7 +62,7 @@ void attend(Pass& pass, int32_t layer, int32_t first, int32_t n) {
     rotated.back.inverse = true;
     rotated.attention = {.out = ws.o,
                          .q = ws.q,
-                         .ring = state.ring,
+                         .ring = state.window,
                          .chunk = chunk,
                          .compressed = k > 0 ? pass.state.layer(source).compressed : nullptr,
                          .topk = k > 0 ? ws.topk + at * k : nullptr,
@@ -76,7 +76,8 @@ void attend(Pass& pass, int32_t layer, int32_t first, int32_t n) {
                          .scale = static_cast<float>(1.0 / std::sqrt(double(c.head_dim)))};
     backend.run(rotated);
     if (pass.n > 1) {
-        backend.run(WindowStore{state.ring, chunk, n, c.head_dim, c.window, pass.position + first});
+        backend.run(
+            WindowStore{state.window, chunk, n, c.head_dim, c.window, pass.position + first});
     }
     backend.run(GroupedOutputQuant{{ws.t, w.wo_a, ws.o, n, c.o_groups},
                                    {ws.tq, ws.t, n, c.o_groups * c.o_rank}});
@@ -97,7 +98,7 @@ Result<void> attention(Pass& pass, int32_t layer) {
     if (w.indexer) {
         if (auto r = index_rows(pass, layer); !r) return r;
     }
-    // Slices in order: each finds the window before it in the ring.
+    // Slices in order: each finds the window before it in the window buffer.
     for (int32_t first = 0; first < pass.n; first += pass.ws.shape.slice) {
         attend(pass, layer, first, std::min(pass.n - first, pass.ws.shape.slice));
         if (auto r = pass.go_on(); !r) return r;

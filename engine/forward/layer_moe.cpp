@@ -352,10 +352,10 @@ Result<void> finish_beside(Pass& pass) {
 // `streamed`: how many experts the RAM tier was asked for.
 Result<void> run_streamed(Pass& pass, int32_t layer, const Routed& routed, size_t streamed) {
     Runtime& rt = pass.rt;
-    // In a sweep half of the device's ring is computed while the other half is uploaded.
-    const size_t ring =
-        rt.device_experts ? rt.device_experts->ring_slots() : static_cast<size_t>(rt.config.top_k);
-    const size_t batch = pass.sweep ? std::max<size_t>(1, ring / 2) : ring;
+    // In a sweep half of the transit slots in VRAM are computed while the other half is uploaded.
+    const size_t transit = rt.device_experts ? rt.device_experts->transit_slots()
+                                             : static_cast<size_t>(rt.config.top_k);
+    const size_t batch = pass.sweep ? std::max<size_t>(1, transit / 2) : transit;
     std::vector<ExpertHandle> ready;
     for (size_t i = 0; i < streamed; i++) {
         if (auto go = pass.go_on(); !go) return go;

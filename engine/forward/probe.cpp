@@ -90,7 +90,7 @@ Result<void> probe_state(Pass& pass) {
     const uint64_t dim = c.head_dim;
     for (int32_t layer = 0; layer < c.layers; layer++) {
         const LayerState& state = pass.state.layer(layer);
-        if (auto r = probe(pass, layer, "state.window_kv", state.ring, c.window * dim); !r) {
+        if (auto r = probe(pass, layer, "state.window_kv", state.window, c.window * dim); !r) {
             return r;
         }
         if (!state.compressed) continue;

@@ -4,58 +4,58 @@
 
 namespace sluice {
 
-uint64_t State::carve(const ModelConfig& c, int32_t context, Carver carver,
-                      std::vector<LayerState>& layers) {
+uint64_t State::lay_out(const ModelConfig& c, int32_t context, Suballocator memory,
+                        std::vector<LayerState>& layers) {
     layers.assign(c.layers, {});
-    const uint64_t ring = static_cast<uint64_t>(c.window) * c.head_dim;
-    // All rings, then all their copies: a slot of every layer is one strided copy.
-    for (LayerState& layer : layers) carver.take(layer.ring, ring);
-    for (LayerState& layer : layers) carver.take(layer.saved_ring, ring);
+    const uint64_t size = static_cast<uint64_t>(c.window) * c.head_dim;
+    // All window buffers, then all their copies: a slot of every layer is one strided copy.
+    for (LayerState& layer : layers) memory.take(layer.window, size);
+    for (LayerState& layer : layers) memory.take(layer.saved_window, size);
     for (int32_t owner : c.kv_sources) {
         LayerState& layer = layers[owner];
         const int32_t ratio = c.ratios[owner];
         const uint64_t rows = static_cast<uint64_t>(context / ratio);
-        carver.take(layer.compressed, rows * c.head_dim);
-        carver.take(layer.keys, rows * c.index_dim);
+        memory.take(layer.compressed, rows * c.head_dim);
+        memory.take(layer.keys, rows * c.index_dim);
         if (ratio == 1) continue;
         const uint64_t open = static_cast<uint64_t>(ratio) * c.head_dim;
         for (float** part :
              {&layer.open_kv, &layer.open_gate, &layer.saved_kv, &layer.saved_gate}) {
-            carver.take(*part, open);
+            memory.take(*part, open);
         }
     }
-    return carver.used();
+    return memory.used();
 }
 
 uint64_t State::bytes(const ModelConfig& config, int32_t context) {
     std::vector<LayerState> layers;
-    return carve(config, context, Carver(), layers);
+    return lay_out(config, context, Suballocator(), layers);
 }
 
 State::State(const ModelConfig& config, int32_t context, Backend& backend, std::byte* memory)
     : config_(&config), context_(context), backend_(&backend) {
-    carve(config, context, Carver(memory), layers_);
+    lay_out(config, context, Suballocator(memory), layers_);
     reset();
 }
 
 void State::reset() {
-    const uint64_t ring = static_cast<uint64_t>(config_->window) * config_->head_dim * sizeof(bf16);
-    for (LayerState& layer : layers_) backend_->fill_zero(layer.ring, ring);
+    const uint64_t size = static_cast<uint64_t>(config_->window) * config_->head_dim * sizeof(bf16);
+    for (LayerState& layer : layers_) backend_->fill_zero(layer.window, size);
     tokens_.clear();
     published = -1;
 }
 
-// Slots of the tokens a call writes: the whole ring, or one or two runs of it.
-void State::copy_ring(bool save) {
+// Slots of the tokens a call writes: the whole window buffer, or one or two runs of it.
+void State::copy_windows(bool save) {
     const int32_t window = config_->window;
     const int32_t count = std::min(saved_count_, window);
     const int32_t first = saved_position_ % window;
     const int32_t run = std::min(count, window - first);
     const uint64_t row = static_cast<uint64_t>(config_->head_dim);
-    bf16* to = save ? layers_[0].saved_ring : layers_[0].ring;
-    const bf16* from = save ? layers_[0].ring : layers_[0].saved_ring;
+    bf16* to = save ? layers_[0].saved_window : layers_[0].window;
+    const bf16* from = save ? layers_[0].window : layers_[0].saved_window;
     const size_t pitch =
-        layers_.size() < 2 ? 0 : (layers_[1].ring - layers_[0].ring) * sizeof(bf16);
+        layers_.size() < 2 ? 0 : (layers_[1].window - layers_[0].window) * sizeof(bf16);
     const auto copy = [&](int32_t slot, int32_t rows) {
         const uint64_t at = slot * row, bytes = rows * row * sizeof(bf16);
         const size_t step = std::max<size_t>(pitch, bytes);
@@ -81,7 +81,7 @@ void State::begin(int32_t count) {
     saved_position_ = position();
     saved_count_ = count;
     saved_published_ = published;
-    copy_ring(true);
+    copy_windows(true);
     copy_open(true);
 }
 
@@ -90,7 +90,7 @@ void State::advance(std::span<const int32_t> ids) {
 }
 
 void State::rollback() {
-    copy_ring(false);
+    copy_windows(false);
     copy_open(false);
     tokens_.resize(saved_position_);
     published = saved_published_;

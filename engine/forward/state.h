@@ -1,5 +1,6 @@
-// What a sequence leaves behind between calls (section 4): window rings, compressed rows and index
-// keys of the layers that own them, the rows of an open group, and the tokens.
+// What a sequence leaves behind between calls (deepseek-v41.md section 4): window buffers (sliding
+// window KV), compressed rows and index keys of the layers that own them, the rows of an open
+// group, and the tokens.
 //
 // A call that fails must leave no trace: begin() saves the few slots that the call will overwrite,
 // rollback() puts them back. Rows beyond the counters are simply forgotten.
@@ -15,8 +16,8 @@
 namespace sluice {
 
 struct LayerState {
-    bf16* ring = nullptr;        // [window][head_dim], slot = position mod window
-    bf16* saved_ring = nullptr;  // the same
+    bf16* window = nullptr;        // [window][head_dim], slot = position mod window
+    bf16* saved_window = nullptr;  // the same
     // Owners of a compressor only.
     bf16* compressed = nullptr;  // [context / ratio][head_dim]
     bf16* keys = nullptr;        // [context / ratio][index_dim]
@@ -56,9 +57,9 @@ class State {
     void cut(int32_t length);
 
  private:
-    static uint64_t carve(const ModelConfig& config, int32_t context, Carver carver,
-                          std::vector<LayerState>& layers);
-    void copy_ring(bool save);
+    static uint64_t lay_out(const ModelConfig& config, int32_t context, Suballocator memory,
+                            std::vector<LayerState>& layers);
+    void copy_windows(bool save);
     void copy_open(bool save);
 
     const ModelConfig* config_;

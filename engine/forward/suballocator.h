@@ -1,4 +1,5 @@
-// Cuts one allocation into typed pieces. Run once without memory to learn the size, then with it.
+// Cuts one allocation into typed, aligned pieces. The same code runs twice: without memory to learn
+// how many bytes it needs, then with the memory to set the pointers.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +9,20 @@
 
 namespace sluice {
 
-class Carver {
+class Suballocator {
  public:
-    explicit Carver(std::byte* base = nullptr) : base_(base) {}
+    // Null: only counts bytes; every piece is null. Does not own `base`.
+    explicit Suballocator(std::byte* base = nullptr) : base_(base) {}
 
     template <class T>
     void take(T*& piece, uint64_t count) {
         piece = base_ ? reinterpret_cast<T*>(base_ + used_) : nullptr;
         used_ = round_up(used_ + count * sizeof(T), 256);
     }
-    uint64_t used() const { return used_; }
-    // What is never needed together may lie in the same place: carve copies of this one, then go on
-    // behind the largest.
-    void pass(const Carver& other) { used_ = other.used_ > used_ ? other.used_ : used_; }
+    uint64_t used() const { return used_; }  // bytes
+    // Buffers that are never in use at the same time may share a place: take them from copies of
+    // this suballocator, then skip past the end of each copy.
+    void skip_past(const Suballocator& other) { used_ = other.used_ > used_ ? other.used_ : used_; }
 
  private:
     std::byte* base_;

@@ -14,9 +14,9 @@ constexpr int32_t logit_rows_max = 8;
 constexpr int32_t short_rows_max = 8;
 constexpr uint64_t index_scratch_max = 16u << 20;  // floats
 
-void take_quant(Carver& carver, QuantRows& rows, uint64_t count, uint64_t cols) {
-    carver.take(rows.codes, count * cols);
-    carver.take(rows.scales, count * cols / 32);
+void take_quant(Suballocator& memory, QuantRows& rows, uint64_t count, uint64_t cols) {
+    memory.take(rows.codes, count * cols);
+    memory.take(rows.scales, count * cols / 32);
 }
 
 int32_t compressed_rows_max(const ModelConfig& c, int32_t context) {
@@ -46,90 +46,90 @@ WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t
 }
 
 // What a layer leaves to the layers after it, and what a pass brings along.
-void Workspace::carve_pass(const ModelConfig& c, Carver& carver) {
+void Workspace::lay_out_pass(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk, half = c.rope_dim / 2;
     for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
-        carver.take(*table, (n + 1) * half);
+        memory.take(*table, (n + 1) * half);
     }
-    carver.take(exchange, exchange_places(c, shape.chunk).end);
-    carver.take(guess_ids, c.top_k);
-    carver.take(guess_weights, c.top_k);
+    memory.take(exchange, exchange_places(c, shape.chunk).end);
+    memory.take(guess_ids, c.top_k);
+    memory.take(guess_weights, c.top_k);
     if (!c.kv_sources.empty()) {
-        carver.take(topk, n * c.index_topk);
+        memory.take(topk, n * c.index_topk);
         if (c.candidate_source >= 0) {
             blocks = candidate_blocks_max(c, shape.context);
-            carver.take(candidates, n * blocks);
+            memory.take(candidates, n * blocks);
         }
     }
     if (c.engram_layers.empty()) return;
     const uint64_t columns = c.engram_columns();
-    carver.take(row_codes, n * columns * c.engram_dim);
-    carver.take(row_scales, n * columns * c.engram_dim / 32);
-    carver.take(row_index, n * columns);
+    memory.take(row_codes, n * columns * c.engram_dim);
+    memory.take(row_scales, n * columns * c.engram_dim / 32);
+    memory.take(row_index, n * columns);
 }
 
 // Attention and Engram, dead when the experts begin.
-void Workspace::carve_attention(const ModelConfig& c, Carver& carver) {
+void Workspace::lay_out_attention(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk, s = shape.slice;
     const uint64_t heads = static_cast<uint64_t>(c.heads) * c.head_dim;
     const uint64_t ranks = static_cast<uint64_t>(c.o_groups) * c.o_rank;
-    carver.take(qr, n * c.q_rank);
-    take_quant(carver, qrq, n, c.q_rank);
-    carver.take(kv, n * c.head_dim);
-    carver.take(q, s * heads);
-    carver.take(o, s * heads);
-    carver.take(t, s * ranks);
-    take_quant(carver, tq, s, ranks);
+    memory.take(qr, n * c.q_rank);
+    take_quant(memory, qrq, n, c.q_rank);
+    memory.take(kv, n * c.head_dim);
+    memory.take(q, s * heads);
+    memory.take(o, s * heads);
+    memory.take(t, s * ranks);
+    take_quant(memory, tq, s, ranks);
     if (!c.engram_layers.empty()) {
-        take_quant(carver, rows, s, c.engram_columns() * c.engram_dim);
-        carver.take(engram_kv, s * (c.hc + 1) * c.hidden);
+        take_quant(memory, rows, s, c.engram_columns() * c.engram_dim);
+        memory.take(engram_kv, s * (c.hc + 1) * c.hidden);
     }
     if (c.kv_sources.empty()) return;
-    carver.take(pool_kv, n * c.head_dim);
-    carver.take(pool_gate, n * c.head_dim);
-    carver.take(latent, (n + 1) * c.head_dim);
-    carver.take(index_q, s * c.index_heads * c.index_dim);
-    carver.take(index_w, s * c.index_heads);
-    carver.take(index_scratch,
+    memory.take(pool_kv, n * c.head_dim);
+    memory.take(pool_gate, n * c.head_dim);
+    memory.take(latent, (n + 1) * c.head_dim);
+    memory.take(index_q, s * c.index_heads * c.index_dim);
+    memory.take(index_w, s * c.index_heads);
+    memory.take(index_scratch,
                 index_scratch_floats(shape.index_slice, compressed_rows_max(c, shape.context)));
 }
 
 // The experts, dead when the next layer's attention begins: what they leave is combined before.
-void Workspace::carve_experts(const ModelConfig& c, Carver& carver) {
+void Workspace::lay_out_experts(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk;
-    carver.take(partial, n * c.top_k * c.hidden);
-    carver.take(shared, n * c.hidden);
-    carver.take(shared_gate, n * c.moe_hidden);
-    carver.take(shared_up, n * c.moe_hidden);
-    take_quant(carver, shared_act, n, c.moe_hidden);
+    memory.take(partial, n * c.top_k * c.hidden);
+    memory.take(shared, n * c.hidden);
+    memory.take(shared_gate, n * c.moe_hidden);
+    memory.take(shared_up, n * c.moe_hidden);
+    take_quant(memory, shared_act, n, c.moe_hidden);
 }
 
-uint64_t Workspace::carve(const ModelConfig& c, Carver carver) {
+uint64_t Workspace::lay_out(const ModelConfig& c, Suballocator memory) {
     const uint64_t n = shape.chunk, hc = c.hc, dim = c.hidden;
-    carver.take(h, n * hc * dim);
-    carver.take(pre_a, n * hc);
-    carver.take(pre_b, n * hc);
-    carver.take(h_short, shape.short_rows * hc * dim);
-    for (float** post : {&post_a, &post_b}) carver.take(*post, n * hc);
-    for (float** comb : {&comb_a, &comb_b}) carver.take(*comb, n * hc * hc);
-    carver.take(collapsed, n * dim);
-    carver.take(x, n * dim);
-    carver.take(y, n * dim);
-    carve_pass(c, carver);
-    carver.take(best, 2);
-    carver.take(logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
-    Carver attention = carver, experts = carver;
-    carve_attention(c, attention);
-    carve_experts(c, experts);
-    carver.pass(attention);
-    carver.pass(experts);
-    return carver.used();
+    memory.take(h, n * hc * dim);
+    memory.take(pre_a, n * hc);
+    memory.take(pre_b, n * hc);
+    memory.take(h_short, shape.short_rows * hc * dim);
+    for (float** post : {&post_a, &post_b}) memory.take(*post, n * hc);
+    for (float** comb : {&comb_a, &comb_b}) memory.take(*comb, n * hc * hc);
+    memory.take(collapsed, n * dim);
+    memory.take(x, n * dim);
+    memory.take(y, n * dim);
+    lay_out_pass(c, memory);
+    memory.take(best, 2);
+    memory.take(logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
+    Suballocator attention = memory, experts = memory;
+    lay_out_attention(c, attention);
+    lay_out_experts(c, experts);
+    memory.skip_past(attention);
+    memory.skip_past(experts);
+    return memory.used();
 }
 
 uint64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape) {
     Workspace workspace{};
     workspace.shape = shape;
-    return workspace.carve(config, Carver());
+    return workspace.lay_out(config, Suballocator());
 }
 
 Workspace::ExchangePlaces Workspace::exchange_places(const ModelConfig& c, int32_t n) {
@@ -151,53 +151,54 @@ void Workspace::fit(const ModelConfig& c, int32_t n) {
 uint64_t Workspace::list_bytes(const ModelConfig& config, const WorkspaceShape& shape) {
     Workspace workspace{};
     workspace.shape = shape;
-    return workspace.carve_lists(config, Carver());
+    return workspace.lay_out_lists(config, Suballocator());
 }
 
-uint64_t Workspace::carve_lists(const ModelConfig& c, Carver carver) {
+uint64_t Workspace::lay_out_lists(const ModelConfig& c, Suballocator memory) {
     const uint64_t count = static_cast<uint64_t>(shape.chunk) * c.top_k;
-    carver.take(expert_rows, count);
-    carver.take(expert_slots, count);
-    carver.take(expert_weights, count);
-    return carver.used();
+    memory.take(expert_rows, count);
+    memory.take(expert_slots, count);
+    memory.take(expert_weights, count);
+    return memory.used();
 }
 
 Workspace::Workspace(const ModelConfig& config, const WorkspaceShape& planned, std::byte* memory,
                      std::byte* lists)
     : Workspace() {
     shape = planned;
-    carve(config, Carver(memory));
-    carve_lists(config, Carver(lists));
+    lay_out(config, Suballocator(memory));
+    lay_out_lists(config, Suballocator(lists));
 }
 
-uint64_t ChunkStore::carve(const ModelConfig& c, const WorkspaceShape& shape, Carver carver) {
+uint64_t ChunkStore::lay_out(const ModelConfig& c, const WorkspaceShape& shape,
+                             Suballocator memory) {
     const auto n = static_cast<uint64_t>(tokens);
-    carver.take(h, n * c.hc * c.hidden);
-    carver.take(pre, n * c.hc);
+    memory.take(h, n * c.hc * c.hidden);
+    memory.take(pre, n * c.hc);
     for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
-        carver.take(*table, (n + 1) * (c.rope_dim / 2));
+        memory.take(*table, (n + 1) * (c.rope_dim / 2));
     }
     topk = nullptr;
     candidates = nullptr;
-    if (c.kv_sources.empty()) return carver.used();
-    carver.take(topk, n * c.index_topk);
-    if (c.candidate_source < 0) return carver.used();
+    if (c.kv_sources.empty()) return memory.used();
+    memory.take(topk, n * c.index_topk);
+    if (c.candidate_source < 0) return memory.used();
     blocks_ = candidate_blocks_max(c, shape.context);
-    carver.take(candidates, n * blocks_);
-    return carver.used();
+    memory.take(candidates, n * blocks_);
+    return memory.used();
 }
 
 uint64_t ChunkStore::bytes(const ModelConfig& config, const WorkspaceShape& shape, int32_t tokens) {
     ChunkStore store;
     store.tokens = tokens;
-    return store.carve(config, shape, Carver());
+    return store.lay_out(config, shape, Suballocator());
 }
 
 ChunkStore::ChunkStore(const ModelConfig& config, const WorkspaceShape& shape, int32_t count,
                        std::byte* memory)
     : ChunkStore() {
     tokens = count;
-    carve(config, shape, Carver(memory));
+    lay_out(config, shape, Suballocator(memory));
 }
 
 ChunkStore ChunkStore::at(const ModelConfig& c, int32_t first) const {
@@ -214,22 +215,22 @@ ChunkStore ChunkStore::at(const ModelConfig& c, int32_t first) const {
     return part;
 }
 
-uint64_t RowBuffers::carve(const ModelConfig& c, int32_t chunk, Carver carver) {
+uint64_t RowBuffers::lay_out(const ModelConfig& c, int32_t chunk, Suballocator memory) {
     const uint64_t rows = static_cast<uint64_t>(chunk) * c.engram_columns();
     tables.assign(c.engram_layers.size(), {});
     for (Rows& table : tables) {
-        carver.take(table.codes, rows * c.engram_dim);
-        carver.take(table.scales, rows * c.engram_dim / 32);
+        memory.take(table.codes, rows * c.engram_dim);
+        memory.take(table.scales, rows * c.engram_dim / 32);
     }
-    return carver.used();
+    return memory.used();
 }
 
 uint64_t RowBuffers::bytes(const ModelConfig& config, int32_t chunk) {
-    return RowBuffers().carve(config, chunk, Carver());
+    return RowBuffers().lay_out(config, chunk, Suballocator());
 }
 
 RowBuffers::RowBuffers(const ModelConfig& config, int32_t chunk, std::byte* memory) {
-    carve(config, chunk, Carver(memory));
+    lay_out(config, chunk, Suballocator(memory));
 }
 
 }  // namespace sluice

@@ -24,7 +24,7 @@ struct WorkspaceShape {
 };
 
 // Device memory, of the backend. Shapes: n = chunk, s = slice. What attention and Engram need lies
-// in the same place as what the experts need: see carve().
+// in the same place as what the experts need: see lay_out().
 struct Workspace {
     WorkspaceShape shape;
 
@@ -82,15 +82,15 @@ struct Workspace {
 
  private:
     Workspace() = default;
-    uint64_t carve(const ModelConfig& config, Carver carver);
-    void carve_pass(const ModelConfig& config, Carver& carver);
-    void carve_attention(const ModelConfig& config, Carver& carver);
-    void carve_experts(const ModelConfig& config, Carver& carver);
-    uint64_t carve_lists(const ModelConfig& config, Carver carver);
+    uint64_t lay_out(const ModelConfig& config, Suballocator memory);
+    void lay_out_pass(const ModelConfig& config, Suballocator& memory);
+    void lay_out_attention(const ModelConfig& config, Suballocator& memory);
+    void lay_out_experts(const ModelConfig& config, Suballocator& memory);
+    uint64_t lay_out_lists(const ModelConfig& config, Suballocator memory);
 };
 
 // What chunks of a prompt keep from layer to layer when all of them go through one before the next
-// begins; host memory, pieces as in Workspace, [tokens] instead of [n]. See together.cpp.
+// begins; host memory, pieces as in Workspace, [tokens] instead of [n]. See chunked_prompt.cpp.
 struct ChunkStore {
     int32_t tokens = 0;
     bf16* h;
@@ -107,7 +107,7 @@ struct ChunkStore {
 
  private:
     ChunkStore() = default;
-    uint64_t carve(const ModelConfig& config, const WorkspaceShape& shape, Carver carver);
+    uint64_t lay_out(const ModelConfig& config, const WorkspaceShape& shape, Suballocator memory);
     int32_t blocks_ = 0;
 };
 
@@ -124,7 +124,7 @@ struct RowBuffers {
     RowBuffers() = default;
 
  private:
-    uint64_t carve(const ModelConfig& config, int32_t chunk, Carver carver);
+    uint64_t lay_out(const ModelConfig& config, int32_t chunk, Suballocator memory);
 };
 
 }  // namespace sluice

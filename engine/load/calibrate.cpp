@@ -10,6 +10,8 @@
 
 #include "engine/load/cache_file.h"
 #include "engine/load/read_trial.h"
+#include "io/clock.h"
+#include "io/median.h"
 #include "io/mount.h"
 #include "io/text.h"
 
@@ -22,11 +24,6 @@ constexpr double win = 1.03;
 constexpr const char* kind = "reads";
 constexpr uint32_t parts_tried[] = {1, 2, 4};
 constexpr uint32_t in_flight_tried[] = {8, 4};  // or fewer, where the default is
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-}
 
 std::string tuning_text(const ExpertTuning& tuning) {
     return cat(tuning.parts, tuning.parts == 1 ? " part, " : " parts, ", tuning.in_flight_max,
@@ -124,8 +121,8 @@ Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing&
             }
             if (!rate) return tl::unexpected(rate.error());
             these.push_back(*rate);
-            const std::chrono::duration<double> passed = ring.now() - start;
-            late = passed.count() + plan.seconds > plan.limit_s;
+            const double passed = to_seconds(ring.now() - start);
+            late = passed + plan.seconds > plan.limit_s;
             if (late) break;
         }
         // On a slow drive the first round may be all there is time for, the default's rate at least

@@ -179,7 +179,7 @@ Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
     auto cpu = CpuExperts::create({.isa = o.isa,
                                    .threads = o.threads,
                                    .share = o.cpu_experts,
-                                   .held_max = std::max<size_t>(1, plan.ring_slots / 2 - 1),
+                                   .held_max = std::max<size_t>(1, plan.transit_slots / 2 - 1),
                                    .expert_bytes = rt.experts->expert_bytes({0, 0})},
                                   rt.config, Workspace::exchange_places(rt.config, rows).end);
     if (!cpu) return tl::unexpected(cpu.error());
@@ -217,11 +217,11 @@ Result<void> open_rows(Runtime& rt, const Plan& plan) {
 }
 
 Result<void> open_chunk_store(Runtime& rt, const Plan& plan) {
-    if (plan.together == 0) return {};
+    if (plan.chunk_group_tokens == 0) return {};
     auto memory = PageBuffer::create(plan.chunk_store, "prompt chunks");
     if (!memory) return tl::unexpected(memory.error());
     rt.chunk_memory = std::move(*memory);
-    rt.chunk_store.emplace(rt.config, plan.shape, plan.together, rt.chunk_memory.data());
+    rt.chunk_store.emplace(rt.config, plan.shape, plan.chunk_group_tokens, rt.chunk_memory.data());
     return rt.backend->pin(rt.chunk_memory.span());
 }
 
@@ -246,7 +246,7 @@ Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
 // The slots of experts in RAM, known to ring and backend. The dense weights pass through them
 // before any expert does.
 Result<std::span<std::byte>> open_slots(Runtime& rt, const Plan& plan) {
-    const uint64_t slots = uint64_t{plan.cache_slots} + plan.ring_slots;
+    const uint64_t slots = uint64_t{plan.cache_slots} + plan.transit_slots;
     const uint64_t bytes = slots * rt.experts->slot_bytes();
     auto memory = PageBuffer::create(bytes, "expert cache");
     if (!memory) return tl::unexpected(memory.error());
@@ -263,7 +263,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
     const EngineOptions& o = rt.options;
     if (auto r = calibrate_reads(loaded, span, control); !r) return r;
     auto cache = ExpertCache::create({.cache_slots = plan.cache_slots,
-                                      .ring_slots = plan.ring_slots,
+                                      .transit_slots = plan.transit_slots,
                                       .policy = o.cache_policy,
                                       .seed = o.seed},
                                      *rt.experts, *rt.ring, span);
@@ -272,13 +272,13 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
     if (rt.backend->host_memory()) return {};
     auto tier =
         DeviceExperts::create({.cache_slots = plan.vram_cache_slots,
-                               .ring_slots = plan.vram_ring_slots,
+                               .transit_slots = plan.vram_transit_slots,
                                .policy = o.cache_policy,
                                .seed = o.seed},
                               *rt.experts, *rt.backend, rt.config.moe_hidden, rt.config.hidden);
     if (!tier) return tl::unexpected(tier.error());
     rt.device_experts = std::move(*tier);
-    rt.uploading_max = std::max<size_t>(1, plan.ring_slots / 2);
+    rt.uploading_max = std::max<size_t>(1, plan.transit_slots / 2);
     return {};
 }
 

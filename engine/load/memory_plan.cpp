@@ -18,10 +18,10 @@ constexpr int32_t chunk_step = 64;
 constexpr int32_t host_chunk_most = 2048;
 constexpr int32_t device_chunk_most = 4096;
 constexpr int32_t chunk_comfortable = 512;   // what the head has to leave room for on a device
-constexpr uint32_t vram_ring = 4;            // device slots that experts pass through
+constexpr uint32_t vram_transit = 4;         // device slots that experts pass through
 constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
 constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
-constexpr uint32_t ring_slots_least = 8;
+constexpr uint32_t transit_slots_least = 8;
 
 // Each folder is a drive with reads of its own in flight; a mirror shares those of others.
 uint32_t folders(const EngineOptions& options) {
@@ -107,7 +107,7 @@ void place_head(const PlanInput& in, Plan& plan) {
             in.config, std::min(chunk_comfortable, in.options.context), in.options.context);
         return dense_bytes(in.specs) + plan.state + Workspace::bytes(in.config, least) +
                in.device.scratch(largest_shapes(in.config, least)) +
-               vram_ring * in.device_slot_bytes;
+               vram_transit * in.device_slot_bytes;
     };
     if (in.device.host || need() <= limit) return;
     for (TensorSpec& spec : in.specs) {
@@ -156,7 +156,7 @@ Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& p
 
 // Chunks of a prompt wait for each other in RAM, so that experts are read once for all of them.
 // That takes an eighth of what is left at most, and nothing from a cache of a token's working set.
-void resolve_together(const PlanInput& in, uint64_t ram_left, Plan& plan) {
+void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     const ModelConfig& c = in.config;
     const EngineOptions& o = in.options;
     const uint64_t all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
@@ -177,9 +177,9 @@ void resolve_together(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     while (tokens > o.chunk && bytes() > room) tokens -= o.chunk;
     if (tokens <= o.chunk) return refuse(", RAM does not hold two such chunks beside the cache");
     plan.chunk_store = bytes();
-    plan.together = std::min(tokens, o.context);
+    plan.chunk_group_tokens = std::min(tokens, o.context);
     const bool whole = slots >= static_cast<uint64_t>(c.experts);
-    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.together,
+    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.chunk_group_tokens,
                              whole ? "" : ", as far as the cache holds a layer's"));
 }
 
@@ -229,14 +229,14 @@ std::vector<Promise> pass_promises(const PlanInput& in, const Plan& plan, Budget
     std::vector<Promise> out = {{b.device(), cat("workspace of ", plan.shape.chunk, " tokens"),
                                  plan.workspace + plan.scratch},
                                 {&b.ram, "engram rows", plan.row_buffers},
-                                {&b.ram, cat("experts in transit, ", plan.ring_slots, " slots"),
-                                 plan.ring_slots * in.slot_bytes}};
+                                {&b.ram, cat("experts in transit, ", plan.transit_slots, " slots"),
+                                 plan.transit_slots * in.slot_bytes}};
     if (b.host) return out;
     if (in.options.cpu_experts != 0u) {
         out.push_back({&b.ram, "experts on the CPU", CpuExperts::bytes(in.config)});
     }
-    out.push_back({&b.vram, cat("experts in transit, ", plan.vram_ring_slots, " slots"),
-                   plan.vram_ring_slots * in.device_slot_bytes});
+    out.push_back({&b.vram, cat("experts in transit, ", plan.vram_transit_slots, " slots"),
+                   plan.vram_transit_slots * in.device_slot_bytes});
     return out;
 }
 
@@ -334,9 +334,9 @@ Result<Plan> plan_memory(const PlanInput& in) {
     plan.embedding = embedding_bytes(in.specs);
     plan.row_capacity = row_capacity;
     // Enough for a layer's experts in use, the reads in flight, and one ahead.
-    plan.ring_slots = std::max(ring_slots_least, static_cast<uint32_t>(in.config.top_k) +
-                                                     o.tuning.in_flight_max * folders(o) + 2);
-    plan.vram_ring_slots = b.host ? 0 : vram_ring;
+    plan.transit_slots = std::max(transit_slots_least, static_cast<uint32_t>(in.config.top_k) +
+                                                           o.tuning.in_flight_max * folders(o) + 2);
+    plan.vram_transit_slots = b.host ? 0 : vram_transit;
     if (auto r = check_least(in, plan, b); !r) return tl::unexpected(r.error());
 
     auto taken = take_all(model_promises(plan, o.context, b));
@@ -355,8 +355,9 @@ Result<Plan> plan_memory(const PlanInput& in) {
     if (!b.host) {
         if (auto r = resolve_vram_slots(in, b.vram, plan); !r) return tl::unexpected(r.error());
     }
-    resolve_together(in, b.ram.left(), plan);
-    taken = b.ram.take(cat("prompt chunks, ", plan.together, " tokens"), plan.chunk_store);
+    resolve_chunk_group(in, b.ram.left(), plan);
+    taken =
+        b.ram.take(cat("prompt chunks, ", plan.chunk_group_tokens, " tokens"), plan.chunk_store);
     if (!taken) return tl::unexpected(taken.error());
     if (auto r = resolve_slots(in, asked, b.ram, plan); !r) return tl::unexpected(r.error());
     keep_lines(plan, b.vram);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "io/clock.h"
+
 namespace sluice {
 
 ReadTrial::ReadTrial(const ExpertMap& map, ReadRing& ring, std::span<std::byte> memory,
@@ -35,7 +37,7 @@ Result<void> ReadTrial::collect() {
 
 Result<double> ReadTrial::measure(uint32_t burst, double seconds) {
     const auto start = ring_.now();
-    const auto passed = [&] { return std::chrono::duration<double>(ring_.now() - start).count(); };
+    const auto passed = [&] { return to_seconds(ring_.now() - start); };
     const uint64_t before = reader_.bytes_read();
     while (passed() < seconds) {
         size_t wanted = burst > 0 ? burst : free_.size();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -13,6 +12,7 @@
 
 #include "engine/model/model.h"
 #include "engine/model/weight_check.h"
+#include "io/clock.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -228,7 +228,7 @@ class Loader : public ReadClient {
           control_(control) {}
 
     Result<LoadReport> run() {
-        const auto start = std::chrono::steady_clock::now();
+        const auto start = Clock::now();
         PageBuffer own;
         if (auto cut = cut_staging(own); !cut) return tl::unexpected(cut.error());
         windows_ = interleave(plan_windows(loads_, checkpoint_, window_bytes_));
@@ -242,8 +242,8 @@ class Loader : public ReadClient {
         }
         if (!result) return tl::unexpected(result.error());
         if (!uploaded) return tl::unexpected(uploaded.error());
-        const auto end = std::chrono::steady_clock::now();
-        report_.seconds = std::chrono::duration<double>(end - start).count();
+        const auto end = Clock::now();
+        report_.seconds = to_seconds(end - start);
         return report_;
     }
 

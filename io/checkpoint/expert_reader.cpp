@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "io/clock.h"
 #include "io/memory.h"
 #include "io/profile.h"
 #include "io/ring/share_reads.h"
@@ -298,8 +299,7 @@ void ExpertReader::Impl::queue_reads(Urgency urgency) {
 std::optional<uint64_t> ExpertReader::Impl::guesses_max(uint32_t drive) const {
     const double rate = ring.drive(drive).rate();
     if (rate <= 0 || std::isinf(gap_s)) return std::nullopt;
-    const double passed =
-        demand_open() ? 0 : std::chrono::duration<double>(ring.now() - quiet).count();
+    const double passed = demand_open() ? 0 : to_seconds(ring.now() - quiet);
     return static_cast<uint64_t>(rate * (1 + guess_margin) * std::max(0.0, gap_s - passed));
 }
 

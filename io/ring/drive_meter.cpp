@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "io/clock.h"
+
 namespace sluice {
 
 namespace {
@@ -20,10 +22,6 @@ constexpr double clearly = 0.75;         // of the mean; noise alone is above it
 constexpr uint32_t samples_to_tell = 6;  // slow ones, in a row,
 constexpr double slow_to_tell_s = 1;     // of so long: a busy machine makes any drive slow at times
 
-double seconds(std::chrono::steady_clock::duration duration) {
-    return std::chrono::duration<double>(duration).count();
-}
-
 }  // namespace
 
 void DriveMeter::queued(Time now) {
@@ -39,7 +37,7 @@ void DriveMeter::open(Time now) {
 }
 
 void DriveMeter::close_if_long() {
-    const double took = seconds(last_ - since_);
+    const double took = to_seconds(last_ - since_);
     if (took <= 0 || (stretch_bytes_ < stretch_bytes && took < stretch_s)) return;
     sample(static_cast<double>(stretch_bytes_), took);
     open(last_);
@@ -49,7 +47,7 @@ void DriveMeter::finished(Time now, uint64_t bytes, bool awaited) {
     assert(in_flight_ > 0);
     ++reads_;
     bytes_ += bytes;
-    busy_s_ += seconds(now - busy_since_);
+    busy_s_ += to_seconds(now - busy_since_);
     busy_since_ = now;
     if (!awaited || bytes < small_read) {
         timed_ = false;

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/clock.h"
 #include "io/log.h"
 #include "io/memory.h"
 #include "io/profile.h"
@@ -21,8 +22,6 @@
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t read_max = uint32_t{1} << 30;
 // In a row, without a byte of progress; from `tries_fast` on with a pause, so that a kernel short
@@ -34,10 +33,6 @@ constexpr uint32_t paced_threads = 8;
 // A blocking reap that took less found what had been there before.
 constexpr auto awaited_least = std::chrono::microseconds(10);
 constexpr auto pause = std::chrono::milliseconds(1);
-
-double seconds(Clock::duration duration) {
-    return std::chrono::duration<double>(duration).count();
-}
 
 std::string slow_text(const DriveMeter& meter) {
     char text[96];
@@ -273,8 +268,8 @@ Result<size_t> ReadRing::reap(bool wait) {
         }
         awaited_ = block && after - before > awaited_least;
         reaped_at_ = after;
-        if (block) stats_.wait_s += seconds(after - before);
-        stats_.busy_s += seconds(after - impl_->busy_since);
+        if (block) stats_.wait_s += to_seconds(after - before);
+        stats_.busy_s += to_seconds(after - impl_->busy_since);
         impl_->busy_since = after;
         for (size_t i = 0; i < *reaped; ++i) {
             const auto [id, result] = impl_->done[i];

@@ -9,13 +9,12 @@
 #include <cstdio>
 #include <thread>
 
+#include "io/clock.h"
 #include "io/text.h"
 
 namespace sluice {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t bytes_s_min = 1'000, bytes_s_max = 1'000'000'000'000'000;
 constexpr double latency_max = 10;                    // seconds

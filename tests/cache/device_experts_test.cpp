@@ -11,7 +11,7 @@ using namespace sluice::test;
 
 namespace {
 
-// One cache slot, two ring slots, and the experts of dsv41-tiny in host memory as a RAM slot has
+// One cache slot, two transit slots, and the experts of dsv41-tiny in host memory as a RAM slot has
 // them.
 struct OnDevice {
     const Model& model = Model::get();
@@ -21,7 +21,7 @@ struct OnDevice {
     explicit OnDevice(bool poison) {
         const auto rows = static_cast<int32_t>(model.truth.at({0, 0})[w1_scales].size());
         auto made = DeviceExperts::create(
-            {.cache_slots = 1, .ring_slots = 2, .policy = "lru", .seed = 0, .poison = poison},
+            {.cache_slots = 1, .transit_slots = 2, .policy = "lru", .seed = 0, .poison = poison},
             *model.map, device, rows, 32);
         REQUIRE(made);
         experts = std::move(*made);
@@ -90,7 +90,7 @@ TEST_CASE("a slot in VRAM whose expert leaves is poison until the next one arriv
     }
 }
 
-TEST_CASE("a ring slot in VRAM is not given twice before its use is marked") {
+TEST_CASE("a transit slot in VRAM is not given twice before its use is marked") {
     OnDevice tier(true);
     CHECK(tier.begin(0, {1, 2, 3, 4}).size() == 4);
     tier.bring({0, 1});  // the cache slot

@@ -53,7 +53,7 @@ TEST_CASE("a slot given out holds the file's bytes, whatever the drive does") {
         const auto names = policy_names();
         ExpertCacheOptions options;
         options.cache_slots = sizes[seed % std::size(sizes)];
-        options.ring_slots = static_cast<uint32_t>(2 + seed % 9);
+        options.transit_slots = static_cast<uint32_t>(2 + seed % 9);
         options.policy = names[seed % names.size()];
         options.seed = seed;
         options.poison = seed % 2 == 0;
@@ -68,7 +68,7 @@ TEST_CASE("both real drives give the file's bytes") {
     for (IoEngine engine : {IoEngine::threads, IoEngine::automatic}) {
         auto choice = make_ring_engine({.engine = engine, .depth = 16, .threads = 4});
         REQUIRE(choice);
-        Rig rig(std::move(choice->engine), {.cache_slots = layers * top_k, .ring_slots = 8}, 16,
+        Rig rig(std::move(choice->engine), {.cache_slots = layers * top_k, .transit_slots = 8}, 16,
                 Model::direct());
         Routes routes(7);
         live(rig, routes, 20);
@@ -76,10 +76,10 @@ TEST_CASE("both real drives give the file's bytes") {
     }
 }
 
-TEST_CASE("a sweep of every expert passes through two ring slots") {
+TEST_CASE("a sweep of every expert passes through two transit slots") {
     for (uint64_t seed = 0; seed < 8; ++seed) {
         CAPTURE(seed);
-        Rig rig(seed, rough, {.cache_slots = 0, .ring_slots = 2, .poison = true});
+        Rig rig(seed, rough, {.cache_slots = 0, .transit_slots = 2, .poison = true});
         for (int32_t layer = 0; layer < layers; ++layer) {
             rig.run(layer, all_experts(), DemandKind::sweep, 1 + seed % 2);
         }
@@ -92,7 +92,7 @@ TEST_CASE("a sweep of every expert passes through two ring slots") {
 TEST_CASE("a sweep reads in file order") {
     auto engine = std::make_unique<SimEngine>(1);
     const SimEngine& drive = *engine;
-    Rig rig(std::move(engine), {.cache_slots = 0, .ring_slots = 3});
+    Rig rig(std::move(engine), {.cache_slots = 0, .transit_slots = 3});
     auto wanted = all_experts();
     std::shuffle(wanted.begin(), wanted.end(), std::mt19937_64(5));
     rig.run(3, wanted, DemandKind::sweep);
@@ -111,7 +111,7 @@ TEST_CASE("a sweep reads in file order") {
 TEST_CASE("decode gives hits first, in router order, and never evicts its own experts") {
     for (const std::string& policy : policy_names()) {
         CAPTURE(policy);
-        Rig rig(3, {}, {.cache_slots = top_k, .ring_slots = 2, .policy = policy});
+        Rig rig(3, {}, {.cache_slots = top_k, .transit_slots = 2, .policy = policy});
         rig.run(0, {1, 2, 3, 4, 5, 6}, DemandKind::decode);
         const auto order = rig.run(0, {10, 6, 11, 1, 12, 3}, DemandKind::decode);
         CHECK(std::vector<int32_t>(order.begin(), order.begin() + 3) ==
@@ -129,7 +129,7 @@ TEST_CASE(
     for (const std::string& policy : policy_names()) {
         CAPTURE(policy);
         const ExpertCacheOptions options{
-            .cache_slots = 2 * top_k, .ring_slots = 2, .policy = policy};
+            .cache_slots = 2 * top_k, .transit_slots = 2, .policy = policy};
         Rig plain(3, {}, options), other(3, {}, options);
         std::mt19937_64 random(11);
         std::vector<int32_t> ids(16);
@@ -164,15 +164,15 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a demand larger than the cache passes through the ring") {
-    Rig rig(3, rough, {.cache_slots = 2, .ring_slots = 2, .poison = true});
+TEST_CASE("a demand larger than the cache passes through the transit slots") {
+    Rig rig(3, rough, {.cache_slots = 2, .transit_slots = 2, .poison = true});
     for (int i = 0; i < 5; ++i) {
         rig.run(i % 2, {1, 2, 3, 4, 5, 6, 7, 8, 9}, DemandKind::decode, 2);
     }
 }
 
 TEST_CASE("a sweep fills what never held anything and throws nobody out") {
-    Rig rig(3, rough, {.cache_slots = 10, .ring_slots = 2});
+    Rig rig(3, rough, {.cache_slots = 10, .transit_slots = 2});
     rig.run(0, {0, 1, 2, 3, 4, 5}, DemandKind::decode);
     rig.run(1, all_experts(), DemandKind::sweep);
     for (int32_t expert = 0; expert < 6; ++expert) CHECK(rig.cache->resident({0, expert}));
@@ -186,7 +186,7 @@ TEST_CASE("hits and bytes follow the cache's size, with everything resident noth
     uint64_t hits_before = 0, bytes_before = UINT64_MAX;
     for (uint32_t slots : {0, 64, 128, 256, 512}) {
         CAPTURE(slots);
-        Rig rig(9, {}, {.cache_slots = slots, .ring_slots = 2, .policy = "lru"});
+        Rig rig(9, {}, {.cache_slots = slots, .transit_slots = 2, .policy = "lru"});
         Routes routes(4);
         for (int token = 0; token < 60; ++token) {
             for (int32_t layer = 0; layer < layers; ++layer) {
@@ -215,7 +215,7 @@ TEST_CASE("hits and bytes follow the cache's size, with everything resident noth
 
 TEST_CASE("handles are checked at the point of use") {
     for (bool poison : {false, true}) {
-        Rig rig(1, {}, {.cache_slots = 0, .ring_slots = 2, .poison = poison});
+        Rig rig(1, {}, {.cache_slots = 0, .transit_slots = 2, .poison = poison});
         REQUIRE(rig.cache->demand(0, std::vector<int32_t>{5, 6}, DemandKind::decode));
         auto a = rig.cache->next();
         REQUIRE(a);
@@ -251,7 +251,7 @@ TEST_CASE("handles are checked at the point of use") {
 }
 
 TEST_CASE("the same expert read again into the same slot is another generation") {
-    Rig rig(1, {}, {.cache_slots = 1, .ring_slots = 2});
+    Rig rig(1, {}, {.cache_slots = 1, .transit_slots = 2});
     const std::vector<int32_t> one = {1}, two = {2};
     REQUIRE(rig.cache->demand(0, one, DemandKind::decode));
     auto first = rig.cache->next();
@@ -266,7 +266,7 @@ TEST_CASE("the same expert read again into the same slot is another generation")
 }
 
 TEST_CASE("what the caller may not do is refused by name") {
-    Rig rig(1, {}, {.cache_slots = 8, .ring_slots = 2});
+    Rig rig(1, {}, {.cache_slots = 8, .transit_slots = 2});
     ExpertCache& cache = *rig.cache;
     const auto refused = [&](int32_t layer, std::vector<int32_t> ids, const char* text) {
         auto asked = cache.demand(layer, ids, DemandKind::decode);
@@ -292,8 +292,8 @@ TEST_CASE("what the caller may not do is refused by name") {
     rig.run(3, {1}, DemandKind::decode);
 }
 
-TEST_CASE("holding every ring slot is an error, not a deadlock") {
-    Rig rig(1, {}, {.cache_slots = 0, .ring_slots = 2});
+TEST_CASE("holding every transit slot is an error, not a deadlock") {
+    Rig rig(1, {}, {.cache_slots = 0, .transit_slots = 2});
     REQUIRE(rig.cache->demand(0, std::vector<int32_t>{1, 2, 3}, DemandKind::decode));
     auto a = rig.cache->next(), b = rig.cache->next();
     REQUIRE((a && b));
@@ -317,15 +317,15 @@ TEST_CASE("create refuses what cannot work") {
         REQUIRE_FALSE(cache);
         CHECK(cache.error().code == code);
     };
-    refused({.cache_slots = 4, .ring_slots = 1}, Code::usage);
-    refused({.cache_slots = 4, .ring_slots = 0}, Code::usage);
-    refused({.cache_slots = 9, .ring_slots = 2}, Code::no_memory);
-    refused({.cache_slots = 513, .ring_slots = 2}, Code::usage);
-    refused({.cache_slots = UINT32_MAX, .ring_slots = UINT32_MAX}, Code::usage);
-    refused({.cache_slots = 4, .ring_slots = 2, .policy = "mru"}, Code::usage);
-    refused({.cache_slots = 4, .ring_slots = 2}, Code::usage, 512);
-    CHECK(
-        ExpertCache::create({.cache_slots = 8, .ring_slots = 2}, *model.map, ring, memory->span()));
+    refused({.cache_slots = 4, .transit_slots = 1}, Code::usage);
+    refused({.cache_slots = 4, .transit_slots = 0}, Code::usage);
+    refused({.cache_slots = 9, .transit_slots = 2}, Code::no_memory);
+    refused({.cache_slots = 513, .transit_slots = 2}, Code::usage);
+    refused({.cache_slots = UINT32_MAX, .transit_slots = UINT32_MAX}, Code::usage);
+    refused({.cache_slots = 4, .transit_slots = 2, .policy = "mru"}, Code::usage);
+    refused({.cache_slots = 4, .transit_slots = 2}, Code::usage, 512);
+    CHECK(ExpertCache::create({.cache_slots = 8, .transit_slots = 2}, *model.map, ring,
+                              memory->span()));
 }
 
 TEST_CASE("a failed read is told once, and the cache goes on") {
@@ -335,7 +335,7 @@ TEST_CASE("a failed read is told once, and the cache goes on") {
         faults.eio = 0.01;
         Rig rig(seed, faults,
                 {.cache_slots = seed % 3 == 0 ? 0u : 20u,
-                 .ring_slots = static_cast<uint32_t>(2 + seed % 5),
+                 .transit_slots = static_cast<uint32_t>(2 + seed % 5),
                  .poison = true});
         Routes routes(seed);
         int failures = 0, given = 0;
@@ -383,7 +383,8 @@ TEST_CASE("a failed read is told once, and the cache goes on") {
 TEST_CASE("abandon in the middle gives every slot back") {
     for (uint64_t seed = 0; seed < 40; ++seed) {
         CAPTURE(seed);
-        Rig rig(seed, rough, {.cache_slots = seed % 2 ? 12u : 0u, .ring_slots = 3, .poison = true});
+        Rig rig(seed, rough,
+                {.cache_slots = seed % 2 ? 12u : 0u, .transit_slots = 3, .poison = true});
         Routes routes(seed);
         for (int step = 0; step < 60; ++step) {
             const auto layer = static_cast<int32_t>(step % layers);
@@ -408,7 +409,7 @@ TEST_CASE("a cache destroyed with reads in flight leaves nothing behind") {
     for (uint64_t seed = 0; seed < 10; ++seed) {
         auto engine = make_threads_engine({.depth = 8, .threads = 2});
         REQUIRE(engine);
-        Rig rig(std::move(*engine), {.cache_slots = 16, .ring_slots = 8}, 8);
+        Rig rig(std::move(*engine), {.cache_slots = 16, .transit_slots = 8}, 8);
         REQUIRE(rig.cache->demand(0, all_experts(), DemandKind::sweep));
         if (seed % 2) REQUIRE(rig.cache->next());
         rig.cache.reset();

@@ -45,10 +45,10 @@ class Machine {
         if (world.spread) rates = {bytes, bytes};
         auto drive = std::make_unique<TimedDrive>(clock_, std::move(rates), 0.01);
         drive_ = drive.get();
-        rig_.emplace(
-            std::move(drive),
-            ExpertCacheOptions{.cache_slots = world.cache_slots, .ring_slots = 14, .poison = false},
-            64, model_);
+        rig_.emplace(std::move(drive),
+                     ExpertCacheOptions{
+                         .cache_slots = world.cache_slots, .transit_slots = 14, .poison = false},
+                     64, model_);
         draw();
     }
 

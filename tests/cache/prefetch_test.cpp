@@ -20,7 +20,7 @@ void pump_dry(Rig& rig) {
 TEST_CASE("a right guess is a hit, a wrong one is dropped after its layer") {
     for (uint32_t slots : {0u, 48u}) {
         CAPTURE(slots);
-        Rig rig(1, {}, {.cache_slots = slots, .ring_slots = 8, .poison = true});
+        Rig rig(1, {}, {.cache_slots = slots, .transit_slots = 8, .poison = true});
         rig.run(0, {1, 2, 3}, DemandKind::decode);
         rig.cache->prefetch(1, std::vector<int32_t>{10, 11, 12, 13}, 2);
         pump_dry(rig);
@@ -44,7 +44,7 @@ TEST_CASE("a right guess is a hit, a wrong one is dropped after its layer") {
 }
 
 TEST_CASE("guesses with count 0 are judged and not read") {
-    Rig rig(1, {}, {.cache_slots = 16, .ring_slots = 8});
+    Rig rig(1, {}, {.cache_slots = 16, .transit_slots = 8});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(1, std::vector<int32_t>{3, 4}, 0);
     rig.run(1, {4, 5}, DemandKind::decode);
@@ -54,7 +54,7 @@ TEST_CASE("guesses with count 0 are judged and not read") {
 }
 
 TEST_CASE("a guess on its way when asked is late, and is not read twice") {
-    Rig rig(1, {.late = 0.999999}, {.cache_slots = 16, .ring_slots = 8});
+    Rig rig(1, {.late = 0.999999}, {.cache_slots = 16, .transit_slots = 8});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(1, std::vector<int32_t>{3}, 1);
     rig.run(1, {3, 4}, DemandKind::decode);
@@ -68,16 +68,16 @@ TEST_CASE("a guess on its way when asked is late, and is not read twice") {
     CHECK(rig.cache->resident({1, 3}));
 }
 
-TEST_CASE("prefetch leaves a demand its ring slots and never reads what is there") {
-    for (uint32_t ring_slots = 2; ring_slots <= 8; ++ring_slots) {
-        CAPTURE(ring_slots);
-        Rig rig(1, {}, {.cache_slots = 16, .ring_slots = ring_slots});
+TEST_CASE("prefetch leaves a demand its transit slots and never reads what is there") {
+    for (uint32_t transit_slots = 2; transit_slots <= 8; ++transit_slots) {
+        CAPTURE(transit_slots);
+        Rig rig(1, {}, {.cache_slots = 16, .transit_slots = transit_slots});
         rig.run(1, {1, 2}, DemandKind::decode);
         rig.run(0, {1}, DemandKind::decode);
         rig.cache->prefetch(1, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, -1, 64}, 100);
         rig.cache->prefetch(1, std::vector<int32_t>{3, 4, 5}, 100);
         pump_dry(rig);
-        const uint32_t room = ring_slots > 4 ? ring_slots - 4 : 0;
+        const uint32_t room = transit_slots > 4 ? transit_slots - 4 : 0;
         CHECK(rig.cache->stats().prefetch_started == room);
         CHECK(rig.cache->stats().evictions == 0);
         rig.run(1, {1, 2, 3, 4, 5, 6, 7, 8}, DemandKind::decode);
@@ -86,7 +86,7 @@ TEST_CASE("prefetch leaves a demand its ring slots and never reads what is there
 }
 
 TEST_CASE("a demand takes the slots of guesses when it needs them") {
-    Rig rig(1, {}, {.cache_slots = 0, .ring_slots = 8, .poison = true});
+    Rig rig(1, {}, {.cache_slots = 0, .transit_slots = 8, .poison = true});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(2, std::vector<int32_t>{1, 2, 3, 4}, 4);
     pump_dry(rig);
@@ -96,7 +96,7 @@ TEST_CASE("a demand takes the slots of guesses when it needs them") {
 }
 
 TEST_CASE("guesses whose layer never comes are dropped in time") {
-    Rig rig(1, {}, {.cache_slots = 64, .ring_slots = 8});
+    Rig rig(1, {}, {.cache_slots = 64, .transit_slots = 8});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(5, std::vector<int32_t>{1, 2, 3}, 3);
     pump_dry(rig);
@@ -111,7 +111,7 @@ TEST_CASE("prefetching changes no eviction") {
         uint64_t evictions[2];
         for (uint32_t guessing : {0u, 1u}) {
             Rig rig(seed + guessing * 100, {.reorder = 0.5, .late = 0.5},
-                    {.cache_slots = 60, .ring_slots = 9, .seed = seed});
+                    {.cache_slots = 60, .transit_slots = 9, .seed = seed});
             Routes routes(seed);
             Routes guesses(seed + 1);
             for (int token = 0; token < 30; ++token) {

@@ -31,10 +31,10 @@ std::vector<bool> residents(const Rig& rig) {
 TEST_CASE("what is read ahead is there when asked, and read once") {
     for (uint32_t slots : {0u, 100u}) {
         CAPTURE(slots);
-        Rig rig(1, {}, {.cache_slots = slots, .ring_slots = 8, .poison = true});
+        Rig rig(1, {}, {.cache_slots = slots, .transit_slots = 8, .poison = true});
         rig.cache->read_ahead(0, first(experts));
         pump_dry(rig);
-        // The ring, and the cache slots that hold nothing yet.
+        // The transit slots, and the cache slots that hold nothing yet.
         const uint64_t room = std::min<uint64_t>(experts, 8 + slots);
         const CacheStats& stats = rig.cache->stats();
         CHECK(stats.ahead_started == room);
@@ -52,7 +52,7 @@ TEST_CASE("what is read ahead is there when asked, and read once") {
 }
 
 TEST_CASE("what the router does not choose is dropped, and counted") {
-    Rig rig(2, {}, {.cache_slots = 0, .ring_slots = 8, .poison = true});
+    Rig rig(2, {}, {.cache_slots = 0, .transit_slots = 8, .poison = true});
     rig.cache->read_ahead(2, first(8));
     pump_dry(rig);
     rig.run(2, {1, 3, 5, 20, 21, 22, 23, 24, 25, 26}, DemandKind::sweep);
@@ -77,7 +77,7 @@ TEST_CASE("what the router does not choose is dropped, and counted") {
 TEST_CASE("the drive goes from one layer to the next without a pause") {
     auto engine = std::make_unique<SimEngine>(1);
     const SimEngine& drive = *engine;
-    Rig rig(std::move(engine), {.cache_slots = 0, .ring_slots = 12});
+    Rig rig(std::move(engine), {.cache_slots = 0, .transit_slots = 12});
     for (int32_t layer = 0; layer < 4; ++layer) {
         REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
         rig.cache->read_ahead(layer + 1, first(experts));
@@ -112,7 +112,7 @@ TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
         for (int ahead : {0, 1}) {
             Rig rig(seed + 1000 * ahead, rough,
                     {.cache_slots = static_cast<uint32_t>(seed * 13 % 300),
-                     .ring_slots = static_cast<uint32_t>(2 + seed % 9),
+                     .transit_slots = static_cast<uint32_t>(2 + seed % 9),
                      .seed = seed,
                      .poison = true});
             Routes routes(seed);
@@ -152,7 +152,7 @@ TEST_CASE("a failed read ahead is asked again, and told only if it is needed") {
         CAPTURE(seed);
         SimFaults faults;
         faults.eio = 0.05;
-        Rig rig(seed, faults, {.cache_slots = 0, .ring_slots = 6, .poison = true});
+        Rig rig(seed, faults, {.cache_slots = 0, .transit_slots = 6, .poison = true});
         int failures = 0;
         for (int step = 0; step < 40; ++step) {
             const int32_t layer = step % layers;
@@ -197,7 +197,7 @@ struct TwoDrives {
 TEST_CASE("spread over two drives, the next layer is read while this one is") {
     REQUIRE_FALSE(Model::spread().map->share_drive({0, 0}, {1, 0}));
     REQUIRE(Model::spread().map->share_drive({0, 0}, {0, 9}));
-    TwoDrives two({.cache_slots = 0, .ring_slots = 24, .poison = true});
+    TwoDrives two({.cache_slots = 0, .transit_slots = 24, .poison = true});
     Rig& rig = two.rig;
     for (int32_t layer = 0; layer < 4; ++layer) {
         REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
@@ -214,7 +214,7 @@ TEST_CASE("spread over two drives, the next layer is read while this one is") {
     }
     const CacheStats& stats = rig.cache->stats();
     CHECK(stats.ahead_dropped == 0);
-    // Half of the ring, at the least, of each layer that was foretold, while the one before was
+    // At least half of the transit slots hold the announced layer while the one before was
     // still being read.
     CHECK(stats.ahead_started >= 4 * 12);
 }
@@ -222,7 +222,7 @@ TEST_CASE("spread over two drives, the next layer is read while this one is") {
 TEST_CASE("spread over two drives, a guess starts beside the demand, on its own drive it waits") {
     for (bool spread : {true, false}) {
         CAPTURE(spread);
-        TwoDrives two({.cache_slots = 0, .ring_slots = 24, .poison = true});
+        TwoDrives two({.cache_slots = 0, .transit_slots = 24, .poison = true});
         Rig& rig = two.rig;
         const int32_t next = spread ? 1 : 2;
         REQUIRE(rig.cache->demand(0, {{1, 2, 3}}, DemandKind::decode));

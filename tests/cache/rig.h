@@ -151,7 +151,7 @@ struct Rig {
         const Model& its_model = Model::get())
         : model(its_model), ring(std::move(engine), depth) {
         for (const File& file : model.checkpoint.shards()) REQUIRE(ring.add_file(file));
-        const size_t slots = options.cache_slots + options.ring_slots;
+        const size_t slots = options.cache_slots + options.transit_slots;
         auto made = PageBuffer::create(slots * model.map->slot_bytes(), "test slots");
         REQUIRE(made);
         memory = std::move(*made);

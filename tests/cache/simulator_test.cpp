@@ -28,13 +28,13 @@ class Recording {
     // More than one share their reads.
     void chunks(size_t count, size_t tokens) {
         std::vector<Chosen> chosen(count);
-        if (count > 1) REQUIRE(rig_.cache->begin_together(static_cast<uint32_t>(count)));
+        if (count > 1) REQUIRE(rig_.cache->begin_chunk_group(static_cast<uint32_t>(count)));
         for (int32_t layer = 0; layer < layers; ++layer) {
             for (size_t i = 0; i < count; ++i) {
                 sweep(layer, tokens, i + 1 < count, chosen[i]);
             }
         }
-        if (count > 1) rig_.cache->end_together();
+        if (count > 1) rig_.cache->end_chunk_group();
         for (size_t i = 0; i < count; ++i) {
             rig_.cache->token_passed();
             for (size_t token = 0; token < tokens; ++token) {
@@ -92,7 +92,7 @@ void check_equal(const CacheStats& a, const CacheStats& b) {
     CHECK(a.evictions == b.evictions);
     CHECK(a.sweep_asked == b.sweep_asked);
     CHECK(a.sweep_hits == b.sweep_hits);
-    CHECK(a.chunks_together == b.chunks_together);
+    CHECK(a.chunks_grouped == b.chunks_grouped);
     CHECK(a.guesses == b.guesses);
     CHECK(a.guesses_right == b.guesses_right);
     CHECK(a.bytes_demand == b.bytes_demand);
@@ -115,8 +115,9 @@ TEST_CASE("a replay agrees with the live cache to the last hit") {
             CAPTURE(policy);
             CAPTURE(slots);
             ++seed;
-            Recording live(folder / "routes", seed,
-                           {.cache_slots = slots, .ring_slots = 8, .policy = policy, .seed = seed});
+            Recording live(
+                folder / "routes", seed,
+                {.cache_slots = slots, .transit_slots = 8, .policy = policy, .seed = seed});
             for (int turn = 0; turn < 3; ++turn) {
                 for (uint64_t chunks = live.number() % 3; chunks > 0; --chunks) {
                     live.chunk(1 + live.number() % 4);
@@ -143,8 +144,9 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
             CAPTURE(policy);
             CAPTURE(slots);
             ++seed;
-            Recording live(folder / "routes", seed,
-                           {.cache_slots = slots, .ring_slots = 8, .policy = policy, .seed = seed});
+            Recording live(
+                folder / "routes", seed,
+                {.cache_slots = slots, .transit_slots = 8, .policy = policy, .seed = seed});
             for (int turn = 0; turn < 4; ++turn) {
                 live.chunks(1 + (seed + turn) % 4, 1 + live.number() % 9);
                 for (int step = 0; step < 6; ++step) live.decode();
@@ -155,13 +157,13 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
             auto replay = simulate(routes, options);
             REQUIRE(replay);
             check_equal(live.stats(), *replay);
-            CHECK(replay->chunks_together > 4);
+            CHECK(replay->chunks_grouped > 4);
             CHECK(replay->sweep_hits > 0);
             // One after another they would have found less, and the replay knows.
-            for (RecordedToken& token : routes.tokens) token.together = false;
+            for (RecordedToken& token : routes.tokens) token.group_continues = false;
             auto apart = simulate(routes, options);
             REQUIRE(apart);
-            CHECK(apart->chunks_together == 0);
+            CHECK(apart->chunks_grouped == 0);
             if (slots < 300) CHECK(apart->sweep_hits < replay->sweep_hits);
         }
     }
@@ -174,7 +176,7 @@ TEST_CASE("with a drive that is always in time the replay agrees with prefetchin
             CAPTURE(follow);
             CAPTURE(slots);
             Recording live(folder / "routes", follow,
-                           {.cache_slots = slots, .ring_slots = 16, .policy = "lru"});
+                           {.cache_slots = slots, .transit_slots = 16, .policy = "lru"});
             for (int step = 0; step < 20; ++step) live.decode(follow);
             live.keep();
             auto replay =

@@ -256,7 +256,7 @@ one_line("a trace that cannot be written", 2, "its folder does not exist", "reco
 
 # ---- a drive that is full: exit 5, one line, nothing half-written, and what was there stays --------
 for flag, kind, *arguments in (("--record-routes", b"SLROUTE1", TINY, "-p", QUESTION, "-n", "20"),
-                               ("--trace", b'{"displayTimeUnit":"ms","traceEvents":[', TINY, "-p", QUESTION, "-n", "5"),
+                               ("--profile", b'{"displayTimeUnit":"ms","traceEvents":[', TINY, "-p", QUESTION, "-n", "5"),
                                ("-o", b'{"format":"sluice-trace-1"', "record", TINY, "-p", QUESTION, "-n", "20"),
                                ("--hashes", b"", "inspect", TINY, "--check")):
     place = os.path.join(work, "full" + flag)
@@ -286,14 +286,14 @@ for home, make, said in (
     make(place)
     one_line(f"settings: a {home}", 2, re.escape(os.path.dirname(place)) + ".*" + said, *ASK,
              env=environment(XDG_CONFIG_HOME=os.path.dirname(place)))
-stray = dict(SLUICE_VRMA="3GiB", SLUICE_TRACE="x", sluice_ram="1GiB", SLUICE_QUITE_ELSE="1", SLUICE_SOURCE_DIR=SOURCE,
+stray = dict(SLUICE_VRMA="3GiB", SLUICE_PROFILE="x", sluice_ram="1GiB", SLUICE_QUITE_ELSE="1", SLUICE_SOURCE_DIR=SOURCE,
              SLUICE_TEST_FULL="1", SLUICE_EMPTY="", SLUICE_TEMP="0", SLUICE="x")
 told = run(*ASK, env=environment(**stray))
 check_run("variables without effect: one line", told, 0)
 lines = [line for line in told.stderr.decode().splitlines() if "effect" in line]
 check("each with what was meant, and no other", len(lines) == 1 and lines[0].startswith("sluice: warning: ") and sorted(
     re.findall(r"(\w+) has no effect \(([^)]*)\)", lines[0])) == sorted([
-        ("SLUICE_VRMA", "did you mean SLUICE_VRAM?"), ("SLUICE_TRACE", "--trace is a flag alone"),
+        ("SLUICE_VRMA", "did you mean SLUICE_VRAM?"), ("SLUICE_PROFILE", "--profile is a flag alone"),
         ("sluice_ram", "did you mean SLUICE_RAM?"), ("SLUICE_QUITE_ELSE", "sluice --help lists what there is")]), told.stderr)
 quiet = run(*ASK, "--quiet", env=environment(**stray))
 check("not with --quiet", quiet.returncode == 0 and quiet.stderr == b"", quiet.stderr)

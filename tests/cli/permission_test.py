@@ -57,7 +57,7 @@ os.chmod(path("model"), 0o755)
 os.mkdir(path("outer"))
 os.symlink(path("model"), path("outer", "inner"))
 os.chmod(path("outer"), 0o644)
-closed("a folder inside a closed one", f"the folder {path('outer')} may not", path("outer", "inner"), *ASK)
+closed("a folder inside a closed one", f"cannot enter the folder {path('outer')}", path("outer", "inner"), *ASK)
 closed("the same as a mirror", path("outer"), TINY, *ASK, "--mirror", path("outer", "inner"))
 
 for name in ("config.json", "tokenizer.json", "model.safetensors.index.json", SHARD):
@@ -72,7 +72,7 @@ for name in ("config.json", SHARD):
     os.rename(path("model", name), path("blobs", name))
     os.symlink(path("blobs", name), path("model", name))
     os.chmod(path("blobs"), 0)
-    closed(f"{name}: a link into a closed folder", f"the folder {path('blobs')} may not", path("model"), *ASK)
+    closed(f"{name}: a link into a closed folder", f"cannot enter the folder {path('blobs')}", path("model"), *ASK)
     if name == SHARD:
         closed("such a link in a mirror", path("blobs"), TINY, *ASK, "--mirror", path("model"))
     os.chmod(path("blobs"), 0o755)
@@ -116,7 +116,7 @@ for what, *arguments in (("-f", TINY, "-f"), ("a system prompt", TINY, *ASK, "--
     os.chmod(work.name, 0o755)
 closed("a hash file", path("secret"), "inspect", TINY, "--check", "--hashes", path("secret"))
 closed("a hash file in a closed folder", path("traces"), "inspect", TINY, "--check", "--hashes", path("traces", "h"))
-for flag, *arguments in (("--trace", TINY, *ASK), ("--record-routes", TINY, *ASK, "--io", "threads"), ("-o", "record", TINY, *ASK)):
+for flag, *arguments in (("--profile", TINY, *ASK), ("--record-routes", TINY, *ASK, "--io", "threads"), ("-o", "record", TINY, *ASK)):
     closed(flag + " in a closed folder", path("traces", "out"), *arguments, flag, path("traces", "out"))
     closed(flag + ", a closed file", path("secret"), *arguments, flag, path("secret"))
 closed("a folder of traces", path("traces"), TINY, "--verify", path("traces"))

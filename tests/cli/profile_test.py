@@ -1,4 +1,4 @@
-"""--trace: spans whose sum is the answer's time, and a valid file whatever became of the run."""
+"""--profile: spans whose sum is the answer's time, and a valid file whatever became of the run."""
 import json
 import os
 import signal
@@ -7,15 +7,15 @@ import time
 
 from cli import QUESTION, SLUICE, TINY, check, check_run, environment, run, temp_folder
 
-FOLDER = temp_folder("sluice-trace-")
-FILE = os.path.join(FOLDER, "trace.json")
+FOLDER = temp_folder("sluice-profile-")
+FILE = os.path.join(FOLDER, "profile.json")
 RUN = ("-n", "30", "--temp", "0.5", "--seed", "1", "--ignore-eos", "--device", "cpu", "-t", "1", "--ram", "1GiB")
 
 
 def spans(path):
     with open(path) as file:
-        trace = json.load(file)
-    return [e for e in trace["traceEvents"] if e["ph"] == "X"], trace
+        profile = json.load(file)
+    return [e for e in profile["traceEvents"] if e["ph"] == "X"], profile
 
 
 def within(event, outer):
@@ -31,10 +31,10 @@ def share(events):
 
 
 for name, more in (("cached", ()), ("no cache", ("--cache-slots", "off"))):
-    result = run(TINY, "-p", QUESTION, *RUN, *more, "--json", "--trace", FILE)
-    check_run(f"{name}: a traced answer", result, 0)
+    result = run(TINY, "-p", QUESTION, *RUN, *more, "--json", "--profile", FILE)
+    check_run(f"{name}: a profiled answer", result, 0)
     report = json.loads(result.stdout)
-    events, trace = spans(FILE)
+    events, profile = spans(FILE)
     got, leaves = share(events)
     check(f"{name}: the leaves make up the answer's wall time", 0.97 <= got <= 1.001, got)
     wall = 1e6 * (report["timings"]["prompt_s"] + report["timings"]["decode_s"])
@@ -48,14 +48,14 @@ for name, more in (("cached", ()), ("no cache", ("--cache-slots", "off"))):
     reads = [e for e in events if e["name"] == "read"]
     check(f"{name}: reads name layer, expert and bytes",
           reads and all({"layer", "expert", "bytes"} <= set(e["args"]) for e in reads), reads[:1])
-    check(f"{name}: none dropped", trace["otherData"]["dropped"] == 0)
-check("one trace replaces the other, nothing else is left", os.listdir(FOLDER) == ["trace.json"])
+    check(f"{name}: none dropped", profile["otherData"]["dropped"] == 0)
+check("one profile replaces the other, nothing else is left", os.listdir(FOLDER) == ["profile.json"])
 plain = run(TINY, "-p", QUESTION, *RUN, "--cache-slots", "off", "--json")
-check("tracing changes no byte of the answer",
+check("profiling changes no byte of the answer",
       json.loads(plain.stdout)["text"] == report["text"])
 
 os.remove(FILE)
-process = subprocess.Popen([SLUICE, TINY, "-p", "Tell me.", *RUN, "-n", "8000", "--trace", FILE], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+process = subprocess.Popen([SLUICE, TINY, "-p", "Tell me.", *RUN, "-n", "8000", "--profile", FILE], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, env=environment())
 process.stdout.read(1)
 time.sleep(0.2)
@@ -65,16 +65,16 @@ check("Ctrl-C ends it", process.returncode == 130, process.returncode)
 got, _ = share(spans(FILE)[0])
 check("after Ctrl-C the file is valid, and its leaves are the answer's time", got >= 0.97, got)
 
-check_run("a run that fails", run("/nowhere", "-p", "x", "--trace", FILE), 3, b"", "nowhere")
+check_run("a run that fails", run("/nowhere", "-p", "x", "--profile", FILE), 3, b"", "nowhere")
 check("leaves a valid file too", spans(FILE)[1]["otherData"]["dropped"] == 0)
-check_run("a folder", run(TINY, "-p", "x", "--trace", FOLDER), 2, b"", "--trace .*is a folder")
+check_run("a folder", run(TINY, "-p", "x", "--profile", FOLDER), 2, b"", "--profile .*is a folder")
 held = os.path.join(FOLDER, "config.json")
 with open(held, "w") as file:
     file.write('{"model_type": "x"}')
-check_run("a file of another kind", run(TINY, "-p", "x", "--trace", held), 2, b"", "another kind of file")
+check_run("a file of another kind", run(TINY, "-p", "x", "--profile", held), 2, b"", "another kind of file")
 check_run("routes over it", run(TINY, "-p", "x", "-n", "1", "--record-routes", held), 2, b"", "another kind of file")
 check_run("a recording over it", run("record", TINY, "-p", "x", "-n", "1", "-o", held), 2, b"", "another kind of file")
 with open(held) as file:
     check("is left alone", file.read() == '{"model_type": "x"}')
-check_run("a device", run(TINY, "-p", "x", "--trace", "/dev/full"), 2, b"", "not a regular file")
-check_run("a missing folder", run(TINY, "-p", "x", "--trace", FOLDER + "/no/t"), 2, b"", "does not exist")
+check_run("a device", run(TINY, "-p", "x", "--profile", "/dev/full"), 2, b"", "not a regular file")
+check_run("a missing folder", run(TINY, "-p", "x", "--profile", FOLDER + "/no/t"), 2, b"", "does not exist")

@@ -47,16 +47,16 @@ check("Ctrl-C while the prompt is swept: nothing on stdout, 130, at once",
       code == 130 and out == b"" and b"interrupted" in err and took < 5, (code, out, err, took))
 folder = temp_folder("sluice-ended-")
 for number, name in ((signal.SIGTERM, b"SIGTERM"), (signal.SIGHUP, b"SIGHUP")):
-    trace, routes = folder + "/trace.json", folder + "/routes"
-    code, out, err, took = interrupted(number, *endless, "--json", "--trace", trace, "--record-routes", routes,
+    profile, routes = folder + "/profile.json", folder + "/routes"
+    code, out, err, took = interrupted(number, *endless, "--json", "--profile", profile, "--record-routes", routes,
                                        after=lambda p: wait_for_bytes(routes, 20000))
     report = json.loads(out)
     check(f"{name.decode()}: the turn is stopped and told in full, {128 + number}", code == 128 + number and
           name in err and report["finish_reason"] == "interrupted" and report["text"], (code, out, err))
-    with open(trace) as file:
-        check("with its trace", len(json.load(file)["traceEvents"]) > 100)
+    with open(profile) as file:
+        check("with its profile", len(json.load(file)["traceEvents"]) > 100)
     check_run("and its routes", run("simulate", routes, "--cache-slots", "64", "--cache-policy", "lru"), 0)
-    os.remove(trace), os.remove(routes)
+    os.remove(profile), os.remove(routes)
     code, out, err, took = interrupted(number, *endless, after=lambda p: p.stdout.read(1))
     check("text ends with its line", code == 128 + number and out.endswith(b"\n"), (code, out[-50:], err))
 kept = folder + "/kept.json"
@@ -82,7 +82,7 @@ check("with nohup a SIGHUP is nothing", nohup.returncode == 0, nohup)
 # ---- interrupted while the model is loaded from a drive that would take minutes -----------------------
 slow = ("--io", "paced:100KB")
 for what, number, arguments in (
-        ("an answer", signal.SIGINT, (TINY, "-p", "x", *slow, "--trace", folder + "/slow.json")),
+        ("an answer", signal.SIGINT, (TINY, "-p", "x", *slow, "--profile", folder + "/slow.json")),
         ("an answer", signal.SIGTERM, (TINY, "-p", "x", *slow)),
         ("a recording", signal.SIGTERM, ("record", TINY, "-p", "x", "-o", folder + "/new.json", *slow)),
         ("a comparison", signal.SIGINT, (TINY, "--verify", kept, *slow)),
@@ -99,7 +99,7 @@ for what, number, arguments in (
           err.count(b"\n") == 1 and took < 3, (process.returncode, out, err, took))
 with open(folder + "/slow.json") as file:
     json.load(file)
-check("the trace is whole, no recording is there", not os.path.exists(folder + "/new.json") and
+check("the profile is whole, no recording is there", not os.path.exists(folder + "/new.json") and
       sorted(os.listdir(folder)) == ["kept.json", "slow.json"], os.listdir(folder))
 loading = Pty(TINY, *slow)
 wait_for_handlers(loading.process)

@@ -11,11 +11,11 @@ namespace {
 namespace fs = std::filesystem;
 
 bool refused(const fs::path& path, const char* why) {
-    auto file = output_file("--trace", path, "HEAD");
+    auto file = output_file("--profile", path, "HEAD");
     if (file) return false;
     CAPTURE(file.error().message);
     CHECK(file.error().code == Code::usage);
-    CHECK(file.error().message.starts_with("--trace "));
+    CHECK(file.error().message.starts_with("--profile "));
     return file.error().message.find(why) != std::string::npos;
 }
 
@@ -24,12 +24,12 @@ bool refused(const fs::path& path, const char* why) {
 TEST_CASE("an output file: new, empty or of its kind, and nothing else is written over") {
     TempDir dir;
     const fs::path file = dir / "t.json";
-    auto fresh = output_file("--trace", file, "HEAD");
+    auto fresh = output_file("--profile", file, "HEAD");
     REQUIRE(fresh);
     CHECK(*fresh == file);
     for (const char* content : {"", "HEAD", "HEAD and more"}) {
         write_file(file, content);
-        CHECK(output_file("--trace", file, "HEAD"));
+        CHECK(output_file("--profile", file, "HEAD"));
     }
     for (const char* content : {"H", "HEA", "{\"model\":1}", " HEAD"}) {
         CAPTURE(content);
@@ -79,7 +79,7 @@ TEST_CASE("an output file: links are followed, never replaced") {
     fs::create_symlink("model", dir / "to-model");
     CHECK(refused(dir / "to-model", "another kind of file"));
     fs::create_symlink(dir / "new", dir / "to-new");
-    auto target = output_file("--trace", dir / "to-new", "HEAD");
+    auto target = output_file("--profile", dir / "to-new", "HEAD");
     REQUIRE(target);
     CHECK(*target == dir / "new");
     fs::create_symlink("/dev/null", dir / "to-null");

@@ -2,17 +2,12 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstring>
+
+#include "io/clock.h"
 
 namespace sluice {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::unique_ptr<Backend> paced(double bytes_s) {
     auto cpu = make_cpu_backend({.threads = 1});

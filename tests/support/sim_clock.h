@@ -1,6 +1,7 @@
 // Time that passes only when it is waited for.
 #pragma once
 
+#include "io/clock.h"
 #include "io/ring/ring_paced.h"
 
 namespace sluice {
@@ -13,14 +14,11 @@ class SimClock final : public PaceClock {
         if (time > time_) time_ = time;
     }
     void pass(double seconds) { wait_until(time_ + span(seconds)); }
-    double seconds() const {
-        return std::chrono::duration<double>(time_.time_since_epoch()).count();
-    }
+    double seconds() const { return to_seconds(time_.time_since_epoch()); }
 
  private:
-    static std::chrono::steady_clock::duration span(double seconds) {
-        return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-            std::chrono::duration<double>(seconds));
+    static Clock::duration span(double seconds) {
+        return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     }
     Time time_{};
 };

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "io/clock.h"
 #include "io/profile.h"
 #include "io/text.h"
 
@@ -9,13 +10,7 @@ namespace sluice {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::seconds files_every{1};
-
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The loop of one answer, and what it has so far.
 class Generation {

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "io/checkpoint/model_folder.h"
+#include "io/clock.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/path_access.h"
@@ -127,7 +128,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.sampler = *sampler;
 
     StatusLine status(terminal.stderr_tty && !options.quiet);
-    auto start = std::chrono::steady_clock::now();
+    auto start = Clock::now();
     const bool tune = options.engine.calibrate == Calibrate::thorough;
     auto progress = [&](uint64_t done, uint64_t all) {
         status.show(cat("loading ", size_text(done), " of ", size_text(all)));
@@ -143,8 +144,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     if (!session) return tl::unexpected(session.error());
     run.session = std::move(*session);
     run.session->set_cancel(cancel_flag());
-    run.facts.load_s =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    run.facts.load_s = seconds_since(start);
     run.facts.model = model_name(*folder);
     run.facts.device = run.engine->device_name();
     run.facts.io_name = run.engine->io_name();

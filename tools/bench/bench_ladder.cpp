@@ -1,8 +1,8 @@
 #include "tools/bench/bench_ladder.h"
 
-#include <chrono>
 #include <cstdio>
 
+#include "io/clock.h"
 #include "tools/bench/bench_prompts.h"
 #include "tools/terminal/signals.h"
 
@@ -10,7 +10,6 @@ namespace sluice {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int32_t prompt_tokens = 16;
 
 struct Step {
@@ -40,7 +39,7 @@ Result<RunStats> decode(const EngineOptions& options, int32_t tokens, double& se
         best = (*session)->feed_best(std::span<const int32_t>(&token, 1));
         if (!best) return tl::unexpected(best.error());
     }
-    seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    seconds = seconds_since(start);
     return (*session)->stats() - before;
 }
 

@@ -1,16 +1,15 @@
 #include "tools/bench/bench_prompts.h"
 
-#include <chrono>
 #include <cstdio>
 #include <random>
 
+#include "io/clock.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int32_t lengths[] = {512, 4096, 8192};
 
 Result<double> feed(Session& session, std::span<const int32_t> prompt) {
@@ -19,7 +18,7 @@ Result<double> feed(Session& session, std::span<const int32_t> prompt) {
     auto start = Clock::now();
     auto best = session.feed_best(prompt);
     if (!best) return tl::unexpected(best.error());
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
 }
 
 }  // namespace

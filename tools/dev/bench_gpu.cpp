@@ -7,7 +7,6 @@
 // First come the stages of a layer of one token, and the layer as a whole: launched kernel by
 // kernel, as a graph, and both without the overlap of kernels that compute 9.0 and later have.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "io/clock.h"
 #include "io/text.h"
 #include "kernels/backend.h"
 
@@ -79,15 +79,14 @@ struct Bench {
         double best = 1e9;
         for (int round = 0; round < 5; ++round) {
             (void)backend.synchronize();
-            auto start = std::chrono::steady_clock::now();
+            auto start = Clock::now();
             for (int i = 0; i < repeats; ++i) run(i);
             auto done = backend.synchronize();
             if (!done) {
                 std::fprintf(stderr, "%s\n", done.error().message.c_str());
                 std::exit(4);
             }
-            double s =
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            double s = seconds_since(start);
             best = std::min(best, s / repeats);
         }
         return best;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 
 #include "io/checksum.h"
+#include "io/clock.h"
 #include "io/memory.h"
 #include "io/text.h"
 
@@ -112,7 +112,7 @@ Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& 
     HashRun run;
     run.engine = ring.engine_name();
     if (!choice->cause.empty()) run.engine += cat(": ", choice->cause);
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     Window window(ring, memory->data());
     for (const File& file : shards) {
         if (auto added = ring.add_file(file); !added) {
@@ -132,7 +132,7 @@ Result<HashRun> hash_shards(const std::vector<File>& shards, const RingOptions& 
         run.shards.push_back(
             {file.path().filename().string(), file.size(), window.value(), window.error()});
     }
-    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    run.seconds = seconds_since(start);
     return run;
 }
 

@@ -135,8 +135,8 @@ constexpr OptionSpec table[] = {
      "Prompt tokens at once (default: what fits)", set_chunk},
     {"--index-keys", "own|reference", Takes::one, answer | comparing | record, true, g_machine,
      "reference: the official program's decode quirk", set_index_keys},
-    {"--trace", "FILE", Takes::one, runs_model, false, g_output,
-     "Write where the time went, for ui.perfetto.dev", set_name<&Options::trace_file>},
+    {"--profile", "FILE", Takes::one, runs_model, false, g_output,
+     "Write where the time went, for ui.perfetto.dev", set_name<&Options::profile_file>},
     {"--record-routes", "FILE", Takes::one, answer | comparing, false, g_machine,
      "Write every router choice, for sluice simulate", set_record_routes},
 

@@ -377,7 +377,7 @@ class Parser {
 // Two outputs in one file would leave one of them.
 Result<void> check_outputs(const Options& o) {
     const std::pair<const char*, std::string> outputs[] = {
-        {"--trace", o.trace_file},
+        {"--profile", o.profile_file},
         {"--record-routes", o.engine.record_routes},
         {"-o", o.output},
         {"--hashes", o.hashes}};

@@ -40,7 +40,7 @@ struct Options {
 
     bool json = false, stats = false, show_timings = false, quiet = false, verbose = false;
     std::optional<log::Level> log_level;
-    std::string trace_file;  // empty: none
+    std::string profile_file;  // empty: none
     ColorChoice color = ColorChoice::automatic;
 
     std::vector<std::string> traces;                // --verify

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "io/clock.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -41,8 +42,8 @@ PromptProgress::PromptProgress(Session& session, bool enabled)
     : session_(session), status_(enabled) {
     if (!enabled) return;
     session_.set_progress([this](double done) {
-        const std::chrono::duration<double> since = Clock::now() - start_;
-        std::string text = progress_text(done, since.count());
+        const double since = seconds_since(start_);
+        std::string text = progress_text(done, since);
         if (text != shown_) status_.show(text);
         shown_ = std::move(text);
     });

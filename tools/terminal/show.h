@@ -1,11 +1,11 @@
 // What one-shot and chat show besides the answer: thoughts, and how far the prompt is. On stderr.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
 #include "engine/engine.h"
+#include "io/clock.h"
 #include "tools/terminal/terminal.h"
 
 namespace sluice {
@@ -34,8 +34,6 @@ class PromptProgress {
     void finish();  // also: once more
 
  private:
-    using Clock = std::chrono::steady_clock;
-
     Session& session_;
     StatusLine status_;
     Clock::time_point start_ = Clock::now();

@@ -11,6 +11,7 @@
 #include <map>
 #include <thread>
 
+#include "io/clock.h"
 #include "io/log.h"
 #include "io/memory.h"
 #include "io/text.h"
@@ -246,7 +247,6 @@ TEST_CASE("a ring that ends with reads in flight waits for them") {
 }
 
 TEST_CASE("stats: busy while reads are in flight, waiting only inside reap") {
-    using Clock = std::chrono::steady_clock;
     Fixture f;
     on_every_engine([&](const EngineMaker& make) {
         ReadRing ring(make(2, 1), 2);
@@ -258,7 +258,7 @@ TEST_CASE("stats: busy while reads are in flight, waiting only inside reap") {
             REQUIRE(ring.submit());
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
             drain(ring);
-            around += std::chrono::duration<double>(Clock::now() - begin).count();
+            around += seconds_since(begin);
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
         CHECK(ring.stats().busy_s >= 0.03);

@@ -54,7 +54,7 @@ TEST_CASE("verify: what places and reads the model goes with it, and so do value
                            "7",         "--ram",
                            "2GiB",      "--index-keys",
                            "reference", "--record-routes",
-                           "r",         "--trace",
+                           "r",         "--profile",
                            "s",         "--io",
                            "threads",   "--prefetch",
                            "2",         "--quiet",

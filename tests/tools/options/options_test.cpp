@@ -278,7 +278,7 @@ TEST_CASE("flags of which one would be without effect are refused, if both were 
     CHECK(contains(s.bad({"m", "-p", "a", "--prompt", "b"}), "-p: given 2 times"));
     CHECK(contains(s.bad({"m", "-f", "a", "-f", "b"}), "-f: given 2"));
     CHECK(contains(s.bad({"record", "m", "-p", "a", "-o", "a", "-o", "b"}), "-o: given 2"));
-    CHECK(contains(s.bad({"m", "-p", "a", "--trace", "x", "--trace=y"}), "--trace: given 2"));
+    CHECK(contains(s.bad({"m", "-p", "a", "--profile", "x", "--profile=y"}), "--profile: given 2"));
     CHECK(contains(s.bad({"m", "--predictor", "none", "--prefetch", "2"}), "--prefetch"));
     CHECK(contains(s.bad({"m", "--quiet", "--stats"}), "--stats"));
     for (const char* off : {"off", "0"}) {
@@ -446,7 +446,7 @@ TEST_CASE("help: says which options are neither a variable nor a key") {
     REQUIRE(help);
     const std::string& text = help->help;
     const std::string listed = text.substr(text.find("except those of"));
-    CHECK(contains(listed, "--tune, --trace"));
+    CHECK(contains(listed, "--tune, --profile"));
     CHECK(contains(listed, "--json"));
     CHECK_FALSE(contains(listed, "--ctx-size"));
     variables["SLUICE_TUNE"] = "on";
@@ -455,8 +455,9 @@ TEST_CASE("help: says which options are neither a variable nor a key") {
 
 TEST_CASE("two outputs do not go into one file") {
     Scene s;
-    CHECK(contains(s.bad({"m", "-p", "x", "--trace", "a", "--record-routes", "./a"}),
-                   "--trace and --record-routes: both name a"));
-    CHECK(contains(s.bad({"record", "m", "-o", "/tmp/x/../b", "--trace", "/tmp/b"}), "both name"));
-    CHECK(s.good({"m", "-p", "x", "--trace", "a", "--record-routes", "b"}).trace_file == "a");
+    CHECK(contains(s.bad({"m", "-p", "x", "--profile", "a", "--record-routes", "./a"}),
+                   "--profile and --record-routes: both name a"));
+    CHECK(
+        contains(s.bad({"record", "m", "-o", "/tmp/x/../b", "--profile", "/tmp/b"}), "both name"));
+    CHECK(s.good({"m", "-p", "x", "--profile", "a", "--record-routes", "b"}).profile_file == "a");
 }
