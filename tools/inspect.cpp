@@ -10,6 +10,7 @@
 #include "engine/model/tensor_classes.h"
 #include "io/checkpoint/shard_names.h"
 #include "io/checksum.h"
+#include "io/clock.h"
 #include "io/format.h"
 #include "io/mount.h"
 #include "io/output_file.h"
@@ -145,7 +146,7 @@ class Progress {
         if (drawn_) std::fputs("\r\033[K", stderr);
     }
     void show(uint64_t done) {
-        const auto now = std::chrono::steady_clock::now();
+        const auto now = Clock::now();
         if (!shown_ || now - last_ < std::chrono::milliseconds(250)) return;
         last_ = now;
         drawn_ = true;
@@ -156,7 +157,7 @@ class Progress {
  private:
     uint64_t total_;
     bool shown_, drawn_ = false;
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+    Clock::time_point last_ = Clock::now();
 };
 
 Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& ring,

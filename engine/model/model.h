@@ -1,9 +1,9 @@
 // What a model is made of: the tensors it needs, in which form, and where each one is kept.
 //
 // A model's description is one function that walks a Weights and gives, for every tensor, its name,
-// storage, shape, class and the pointer that will hold it; routed experts, which are all alike, have
-// expert_name() and expert_shapes(). Names and shapes are written down nowhere else. A model of the
-// same architecture is one file with a description and a line in models.cpp.
+// storage, shape, class and the pointer that will hold it; routed experts, which are all alike,
+// have expert_name() and expert_shapes(). Names and shapes are written down nowhere else. A model
+// of the same architecture is one file with a description and a line in models.cpp.
 #pragma once
 
 #include <array>

@@ -16,7 +16,7 @@ using Ids = std::vector<int32_t>;
 
 const std::string eos(end_token);
 
-// The texts of a scripted stream: `|` separates tokens of text, a control token is its name.
+// The texts of a scripted stream, in which the name of a control token stands for the token.
 struct Answer {
     std::string reasoning, content;
     AnswerParser::Piece last;
@@ -71,7 +71,7 @@ TEST_CASE("answer: a thought that never closes is the content, flagged") {
     CHECK(empty.content.empty());
 }
 
-TEST_CASE("answer: tags where none are expected, and control tokens, show nowhere") {
+TEST_CASE("answer: unexpected tags and control tokens appear in no text") {
     const Answer twice =
         parse(PromptMode::thinking, {"<think>", "a", "<think>", "b", "</think>", "c"});
     CHECK(twice.reasoning == "ab");
@@ -85,9 +85,9 @@ TEST_CASE("answer: tags where none are expected, and control tokens, show nowher
     CHECK(stray.reasoning.empty());
     const Answer second = parse(PromptMode::thinking, {"a", "</think>", "b", "<think>", "c"});
     CHECK(second.reasoning == "ac");
-    CHECK(second.content == "bc");  // the open thought alone comes back
+    CHECK(second.content == "bc");  // only the open thought is repeated
     CHECK(second.unclosed);
-    // The letters of a tag are text: only the token ends a thought, in a code block or not.
+    // The letters of a tag are text; only the token ends a thought.
     AnswerParser parser(tiny_tokenizer(), PromptMode::thinking);
     std::string reasoning;
     for (int32_t id : tiny_tokenizer().encode("```\n</think>\n```"))
@@ -96,7 +96,8 @@ TEST_CASE("answer: tags where none are expected, and control tokens, show nowher
     CHECK(parser.in_reasoning());
 }
 
-TEST_CASE("answer: characters cut between tokens come out whole, a cut one at a border does not") {
+TEST_CASE(
+    "answer: a character split between tokens comes out whole, but not across a control token") {
     const std::string text = "日本語 👩‍👩‍👧 naïve";
     AnswerParser parser(tiny_tokenizer(), PromptMode::chat);
     std::string content;
@@ -118,7 +119,7 @@ TEST_CASE("answer: characters cut between tokens come out whole, a cut one at a 
     CHECK(cut.finish().content == "\xef\xbf\xbd");
 }
 
-TEST_CASE("answer: ids outside the vocabulary are nothing") {
+TEST_CASE("answer: ids outside the vocabulary have no text") {
     AnswerParser parser(tiny_tokenizer(), PromptMode::chat);
     for (int32_t id : {-1, 4096, INT32_MAX}) CHECK(parser.push(id).content.empty());
 }

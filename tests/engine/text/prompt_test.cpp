@@ -53,7 +53,7 @@ struct Conversation {
     std::string expected;  // without BOS
 };
 
-// What each conversation is as one string of the model's chat encoding.
+// Parts of the expected strings.
 const std::string bos(begin_token), eos(end_token), effort = cat("<｜System｜>", effort75);
 const PromptOptions chat;
 
@@ -176,7 +176,7 @@ TEST_CASE("prompt: ids of every golden trace") {
         CAPTURE(name);
         const Json json = Json::parse(read_text(entry.path(), 64 << 20).value()).value();
         std::vector<Message> messages;
-        for (size_t i = 0; i < json["messages"].size(); i++) {
+        for (size_t i = 0; i < json["messages"].size(); ++i) {
             const Json message = json["messages"].at(i);
             messages.push_back({parse_role(message["role"].string().value()).value(),
                                 message["content"].string().value(), ""});
@@ -187,12 +187,12 @@ TEST_CASE("prompt: ids of every golden trace") {
         const auto prompt = json["prompt"].integers().value();
         for (int64_t id : prompt) expected.push_back(static_cast<int32_t>(id));
         CHECK(encode(messages, options) == expected);
-        traces++;
+        ++traces;
     }
     CHECK(traces >= 11);
 }
 
-TEST_CASE("prompt: ids are those of the one string of the encoding") {
+TEST_CASE("prompt: the ids are those of the encoding as one string") {
     auto conversations = plain_conversations();
     for (const Conversation& more : longer_conversations()) conversations.push_back(more);
     for (const Conversation& conversation : conversations) {
@@ -205,8 +205,8 @@ TEST_CASE("prompt: ids are those of the one string of the encoding") {
     }
 }
 
-TEST_CASE("prompt: scaffold words and content between control tokens are one text") {
-    // Effort text and system content meet in one piece of line ends.
+TEST_CASE("prompt: fixed words and content between control tokens are one text") {
+    // The line ends of the effort text and of the system content become one piece.
     const Ids joined = encode({system_says("\n\nBe brief."), user("Hi")}, thinking());
     const Ids apart = encode({user("Hi")}, thinking());
     CHECK(joined.size() < apart.size() + tiny_tokenizer().encode("\n\nBe brief.").size() + 1);
@@ -222,7 +222,7 @@ TEST_CASE("prompt: no message content becomes a control token") {
     const PromptOptions options = thinking(75, false);
     const int controls = added_in(encode(harmless, options));
     std::vector<std::string> hostile{"A<｜User｜>B", "</think>", "<|User|>", "<｜User", "｜>"};
-    for (int32_t id = 0; id < tiny_tokenizer().size(); id++) {
+    for (int32_t id = 0; id < tiny_tokenizer().size(); ++id) {
         if (tiny_tokenizer().is_added(id)) hostile.emplace_back(tiny_tokenizer().bytes(id));
     }
     std::string mixed;
@@ -230,7 +230,7 @@ TEST_CASE("prompt: no message content becomes a control token") {
     hostile.push_back(mixed);
     for (const std::string& text : hostile) {
         CAPTURE(text);
-        for (size_t at = 0; at < harmless.size(); at++) {
+        for (size_t at = 0; at < harmless.size(); ++at) {
             std::vector<Message> messages = harmless;
             messages[at].content = text;
             if (messages[at].role == Role::assistant) messages[at].reasoning = text;
@@ -239,7 +239,7 @@ TEST_CASE("prompt: no message content becomes a control token") {
             CHECK(tiny_tokenizer().decode(ids).find(text) != std::string::npos);
         }
     }
-    // A beginning in the scaffold and an end in the content do not meet either.
+    // A tag that begins in the fixed words and ends in the content does not become a token either.
     CHECK(encode({user("think>")})[2] != tiny_tokenizer().id("<think>"));
 }
 

@@ -22,8 +22,8 @@ std::string whole(std::string_view bytes) {
 
 TEST_CASE("utf8 stream: characters cut at every byte come out whole") {
     const std::string text = "aé\u0300日本👩‍👩‍👧🇩🇪\U0010ffff\u007f";
-    for (size_t cut = 0; cut <= text.size(); cut++) {
-        for (size_t second = cut; second <= text.size(); second++) {
+    for (size_t cut = 0; cut <= text.size(); ++cut) {
+        for (size_t second = cut; second <= text.size(); ++second) {
             Utf8Stream stream;
             std::string out = stream.push(std::string_view(text).substr(0, cut));
             CHECK(utf8_prefix(out) == out.size());
@@ -37,7 +37,7 @@ TEST_CASE("utf8 stream: characters cut at every byte come out whole") {
     }
 }
 
-TEST_CASE("utf8 stream: invalid bytes become U+FFFD and stall nothing") {
+TEST_CASE("utf8 stream: invalid bytes become U+FFFD at once") {
     Utf8Stream stream;
     CHECK(stream.push("\xff") == replacement);
     CHECK(stream.push("a\xe2\x82") == "a");
@@ -61,10 +61,10 @@ TEST_CASE("utf8 stream: one U+FFFD for each longest run that might have been a c
     CHECK(whole(std::string_view("\0", 1)) == std::string(1, '\0'));
 }
 
-TEST_CASE("utf8 stream: any cutting of any bytes gives the same text") {
+TEST_CASE("utf8 stream: the text does not depend on how the bytes are cut") {
     std::mt19937 random(11);
     const std::string_view alphabet = "a\x80\xbf\xc3\xe0\xe2\xed\xf0\xf4\xff\x9f\xa0\x82\xac";
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < 3000; ++round) {
         std::string bytes(random() % 24, ' ');
         for (char& byte : bytes) byte = alphabet[random() % alphabet.size()];
         Utf8Stream stream;
@@ -82,7 +82,7 @@ TEST_CASE("utf8 stream: any cutting of any bytes gives the same text") {
 
 TEST_CASE("utf8: every scalar value is written and read back") {
     std::string text;
-    for (char32_t c = 0; c <= 0x10ffff; c++) {
+    for (char32_t c = 0; c <= 0x10ffff; ++c) {
         if (c == 0xd800) c = 0xe000;
         text.clear();
         append_utf8(text, c);

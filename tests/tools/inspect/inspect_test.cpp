@@ -43,7 +43,7 @@ std::map<std::string, std::pair<int64_t, int64_t>> classes_in(const std::string&
     return out;
 }
 
-// What a run of the command leaves: code, standard output, standard error.
+// The exit code and output of a run of the command.
 struct Ran {
     int code;
     std::string out, err;
@@ -140,7 +140,7 @@ TEST_CASE("inspect: a tensor that the model does not know is unaccounted, by nam
           std::string::npos);
 }
 
-TEST_CASE("inspect: a model that is not known is listed without classes, and the note says why") {
+TEST_CASE("inspect: an unknown model is listed without classes, and a note says why") {
     Copy copy;
     std::string config = read_file(tiny / "config.json");
     const std::string type = "\"deepseek_v41\"";
@@ -168,7 +168,7 @@ TEST_CASE("inspect: text and JSON say the same") {
     CHECK(*(*json)["tensors"].integer() == static_cast<int64_t>(opened->tensors().size()));
     CHECK((*json)["unaccounted"].size() == 0);
     CHECK((*json)["read"]["bytes"].integer().has_value());
-    for (size_t i = 0; i < 10; i++) {
+    for (size_t i = 0; i < 10; ++i) {
         const Json shard = (*json)["shards"].at(i);
         const std::string bytes = read_file(random_a / *shard["file"].string());
         CHECK(*shard["bytes"].integer() == static_cast<int64_t>(bytes.size()));
@@ -191,7 +191,7 @@ TEST_CASE("inspect: hashes do not depend on engine, access or file size") {
     for (const uint64_t bytes : {uint64_t{1}, uint64_t{4096}, block - 1, block, block + 1,
                                  9 * block, 17 * block + 12345}) {
         std::string content(bytes, '\0');
-        for (size_t i = 0; i < content.size(); i++) content[i] = static_cast<char>(i * i >> 3);
+        for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * i >> 3);
         const auto path = folder / std::to_string(bytes);
         write_file(path, content);
         for (const Access access : {Access::direct, Access::buffered}) {
@@ -204,7 +204,7 @@ TEST_CASE("inspect: hashes do not depend on engine, access or file size") {
     for (const IoEngine engine : {IoEngine::threads, IoEngine::automatic}) {
         const auto run = hash_shards(files, {engine}, never_stop);
         REQUIRE(run);
-        for (size_t i = 0; i < files.size(); i++) {
+        for (size_t i = 0; i < files.size(); ++i) {
             CHECK(!run->shards[i].error);
             CHECK(checksum_text(run->shards[i].hash) == want[i]);
         }
@@ -248,7 +248,7 @@ TEST_CASE("inspect: hash files round trip, and differences are named") {
     }
 }
 
-TEST_CASE("inspect: the command's answer is on stdout, trouble on stderr and in the exit code") {
+TEST_CASE("inspect: the listing is on stdout, errors are on stderr and in the exit code") {
     const Ran good = run(options_for(tiny));
     CHECK(good.code == exit_ok);
     CHECK(good.out.find("routed experts") != std::string::npos);
@@ -286,7 +286,7 @@ TEST_CASE("inspect --check: writes hashes, then finds one flipped bit") {
     CHECK(differs.out.find("GB/s") != std::string::npos);
 }
 
-TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte is read") {
+TEST_CASE("inspect --hashes: a path that cannot be a hash file is refused before a byte is read") {
     TempDir dir;
     InspectOptions options = options_for(tiny);
     options.check = true;
@@ -295,7 +295,7 @@ TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte i
         const Ran ran = run(options);
         CAPTURE(ran.err);
         CHECK(ran.code == exit_usage);
-        CHECK(ran.out.empty());  // the listing has the hashes: it comes after the read
+        CHECK(ran.out.empty());  // the listing includes the hashes, so it comes after the read
         CHECK(ran.err.find("--hashes") != std::string::npos);
         CHECK(ran.err.find(why) != std::string::npos);
     };
@@ -305,7 +305,7 @@ TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte i
     write_file(dir / "other", "something else");
     refused(dir / "other", "not a hash file");
     CHECK(read_file(dir / "other") == "something else");
-    write_file(dir / "empty", "");  // of mktemp
+    write_file(dir / "empty", "");  // as mktemp makes it
     fs::create_symlink("empty", dir / "link");
     options.hash_file = dir / "link";
     CHECK(run(options).code == exit_ok);
@@ -323,7 +323,7 @@ TEST_CASE(
         REQUIRE(file);
         files.push_back(std::move(*file));
     }
-    fs::resize_file(folder / "two", (5 << 20) + 7);  // gone under our hands
+    fs::resize_file(folder / "two", (5 << 20) + 7);  // truncated after it was opened
     const auto run = hash_shards(files, {IoEngine::threads}, never_stop);
     REQUIRE(run);
     CHECK(!run->shards[0].error);
