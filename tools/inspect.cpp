@@ -42,16 +42,6 @@ std::vector<std::string> checks_passed(const Checkpoint& checkpoint) {
                 " tensors: each in exactly one shard, index and headers agree")};
 }
 
-std::string padded(std::string text, size_t width) {
-    if (text.size() < width) text.append(width - text.size(), ' ');
-    return text;
-}
-
-std::string right(std::string text, size_t width) {
-    if (text.size() < width) text.insert(0, width - text.size(), ' ');
-    return text;
-}
-
 TensorClass total_of(const std::vector<TensorClass>& classes) {
     TensorClass all{.name = "total"};
     for (const TensorClass& c : classes) {
@@ -62,14 +52,12 @@ TensorClass total_of(const std::vector<TensorClass>& classes) {
 }
 
 void add_class_table(std::string& out, const TensorListing& listing) {
-    constexpr size_t name_width = 24;
-    out += cat(padded("class", name_width), right("tensors", 9), right("size", 12),
-               right("bytes", 16), "\n");
+    out += formatted("{:<24}{:>9}{:>12}{:>16}\n", "class", "tensors", "size", "bytes");
     std::vector<TensorClass> rows = listing.classes;
     rows.push_back(total_of(rows));
     for (const TensorClass& row : rows) {
-        out += cat(padded(row.name, name_width), right(cat(row.tensors), 9),
-                   right(size_text(row.bytes), 12), right(cat(row.bytes), 16), "\n");
+        out += formatted("{:<24}{:>9}{:>12}{:>16}\n", row.name, row.tensors, size_text(row.bytes),
+                         row.bytes);
     }
     const std::vector<std::string>& strange = listing.unaccounted;
     for (size_t i = 0; i < strange.size() && i < names_shown_max; ++i) {
@@ -85,18 +73,18 @@ void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashR
     for (const File& file : checkpoint.shards()) {
         width = std::max(width, printable(file.path().filename().string()).size());
     }
-    out += cat(padded("shard", width), right("size", 12), "  access    align  ",
-               hashes ? padded("xxh3", 18) : "", "drive, file system\n");
+    out += formatted("{:<{}}{:>12}  access    align  {}drive, file system\n", "shard", width,
+                     "size", hashes ? formatted("{:<18}", "xxh3") : "");
     for (size_t i = 0; i < checkpoint.shards().size(); ++i) {
         const File& file = checkpoint.shards()[i];
         const Mount mount = mount_of(file.path());
         const std::string drive = drive_name(file.identity().device);
-        out += cat(padded(printable(file.path().filename().string()), width),
-                   right(size_text(file.size()), 12), "  ", padded(access_name(file.access()), 8),
-                   right(cat(file.alignment()), 7), "  ");
+        out +=
+            formatted("{:<{}}{:>12}  {:<8}{:>7}  ", printable(file.path().filename().string()),
+                      width, size_text(file.size()), access_name(file.access()), file.alignment());
         if (hashes) {
             const ShardHash& hash = hashes->shards[i];
-            out += padded(hash.error ? "unreadable" : checksum_text(hash.hash), 18);
+            out += formatted("{:<18}", hash.error ? "unreadable" : checksum_text(hash.hash));
         }
         out += cat(drive, drive.empty() ? "" : ", ", printable(mount.type), " on ",
                    printable(mount.point), "\n");

@@ -22,7 +22,8 @@
 
 namespace sluice {
 
-// How the bytes of a tensor are read; several dtype tags can mean the same storage.
+// How the bytes of a tensor are read (deepseek-v41.md section 2.2); several dtype tags can mean the
+// same storage.
 enum class Storage {
     bf16,  // BF16
     f32,   // F32
