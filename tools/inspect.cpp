@@ -79,9 +79,9 @@ void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashR
         const File& file = checkpoint.shards()[i];
         const Mount mount = mount_of(file.path());
         const std::string drive = drive_name(file.identity().device);
-        out +=
-            formatted("{:<{}}{:>12}  {:<8}{:>7}  ", printable(file.path().filename().string()),
-                      width, size_text(file.size()), access_name(file.access()), file.alignment());
+        out += formatted("{:<{}}{:>12}  {:<8}{:>7}  ", printable(file.path().filename().string()),
+                         width, size_text(file.size()), access_name(file.access()),
+                         file.own_alignment());
         if (hashes) {
             const ShardHash& hash = hashes->shards[i];
             out += formatted("{:<18}", hash.error ? "unreadable" : checksum_text(hash.hash));
@@ -112,7 +112,7 @@ void write_shards(JsonWriter& json, const Checkpoint& checkpoint, const HashRun*
             .member("bytes", file.size())
             .member("tensors", tensors[i])
             .member("access", access_name(file.access()))
-            .member("alignment", file.alignment())
+            .member("alignment", file.own_alignment())
             .member("drive", drive_name(file.identity().device))
             .member("file_system", mount.type)
             .member("mount", mount.point);

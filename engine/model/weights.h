@@ -92,7 +92,8 @@ uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
 // embedding into `embedding`; sets the pointers that the specs name. Refuses values that cannot be
 // weights (weight_check.h); the error names tensor and element. Reads go to `staging`, memory that
 // is registered with the ring and the backend, so that uploads overlap with reads. 32 MiB or more
-// is best. Below 512 KiB it is not used, and the call allocates that much for itself.
+// is best. Below 512 KiB, or 16 blocks of
+// the coarsest drive, it is not used, and the call allocates that much for itself.
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
                                 std::span<std::byte> staging, const LoadControl& control);
