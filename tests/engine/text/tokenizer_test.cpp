@@ -385,7 +385,7 @@ TEST_CASE("tokenizer.json: contradictions are corrupt, with their place") {
     corrupt([](J& j) { j.added = added_token('b', "<x>"); }, "token id 98");
     corrupt([](J& j) { j.added = added_token(300, "<x>") + "," + added_token(300, "<y>"); }, "300");
     corrupt([](J& j) { j.added = added_token(300, "<x>") + "," + added_token(301, "<x>"); },
-            "given twice");
+            "appears twice");
     corrupt([](J& j) { j.words = {"<x>"}, j.added = added_token(300, "<x>"); },
             "in the vocabulary");
     corrupt([](J& j) { j.added = added_token(300, ""); }, "without content");
