@@ -360,10 +360,10 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
     rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
                        rt.checkpoint.copies());
-    auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
-    if (!account) return tl::unexpected(account.error());
-    loaded.notes.insert(loaded.notes.end(), account->notes.begin(), account->notes.end());
-    return Described{std::move(specs), std::move(account->classes)};
+    auto checked = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
+    if (!checked) return tl::unexpected(checked.error());
+    loaded.notes.insert(loaded.notes.end(), checked->notes.begin(), checked->notes.end());
+    return Described{std::move(specs), std::move(checked->classes)};
 }
 
 Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded) {

@@ -28,7 +28,7 @@ struct Loaded {
 // belong to `loaded`.
 struct Described {
     std::vector<TensorSpec> specs;
-    std::vector<AccountClass> classes;
+    std::vector<TensorClass> classes;
 };
 Result<Described> describe_model(const EngineOptions& options, Loaded& loaded);
 

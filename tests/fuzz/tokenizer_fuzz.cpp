@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/answer_parser.h"
 #include "engine/text/normalise.h"
-#include "engine/text/prompt.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
 

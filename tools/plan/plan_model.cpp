@@ -8,6 +8,7 @@
 
 #include "cache/device_experts.h"
 #include "engine/model/model_shape.h"
+#include "engine/model/tensor_classes.h"
 #include "io/mount.h"
 #include "io/text.h"
 
@@ -62,28 +63,6 @@ void find_room(PlanModel& model) {
     }
     std::sort(model.drives.begin(), model.drives.end(),
               [](const PlannedDrive& a, const PlannedDrive& b) { return a.free > b.free; });
-}
-
-void add_class(PlanModel& model, const std::string& what, Home home, uint64_t tensors,
-               uint64_t bytes) {
-    auto& classes = model.classes;
-    auto found = std::find_if(classes.begin(), classes.end(), [&](const PlannedClass& c) {
-        return c.what == what && c.home == home;
-    });
-    if (found == classes.end()) found = classes.insert(classes.end(), {what, home});
-    found->tensors += tensors;
-    found->bytes += bytes;
-}
-
-// Dense parts first, then embedding, tables and experts.
-void count_classes(PlanModel& model) {
-    for (Home home : {Home::dense, Home::embedding, Home::table}) {
-        for (const TensorSpec& spec : model.specs) {
-            if (spec.home == home) add_class(model, spec.what, home, 1, spec_bytes(spec));
-        }
-    }
-    add_class(model, "routed experts", Home::table, model.experts() * expert_parts,
-              model.experts() * model.expert_bytes);
 }
 
 // An expert of a shape: codes and scales lie in two ranges, as the release keeps them, each widened
@@ -141,6 +120,7 @@ Result<void> read_shape(PlanModel& model, const EngineOptions& options, const st
     if (!description) return tl::unexpected(description.error());
     model.name = shape;
     model.specs = (*description)->describe(rt.config, rt.weights);
+    model.classes = described_classes(rt.config, model.specs);
     size_shape_experts(model);
     make_shape_tables(model);
     find_room(model);
@@ -162,11 +142,7 @@ Result<void> read_files(PlanModel& model, const EngineOptions& options) {
     model.tables = rt.weights.tables;
     size_file_experts(model);
     find_drives(model);
-    for (const AccountClass& c : described->classes) {
-        if (c.use == AccountClass::Use::unused) {
-            model.classes.push_back({c.what, Home::unused, c.tensors, c.bytes});
-        }
-    }
+    model.classes = std::move(described->classes);
     return {};
 }
 
@@ -174,7 +150,7 @@ Result<void> read_files(PlanModel& model, const EngineOptions& options) {
 
 uint64_t PlanModel::bytes(Home home) const {
     uint64_t sum = 0;
-    for (const PlannedClass& c : classes) sum += c.home == home ? c.bytes : 0;
+    for (const TensorClass& c : classes) sum += c.home == home ? c.bytes : 0;
     return sum;
 }
 
@@ -191,10 +167,6 @@ Result<std::unique_ptr<PlanModel>> model_to_plan(const EngineOptions& options,
     auto model = std::make_unique<PlanModel>();
     auto read = shape.empty() ? read_files(*model, options) : read_shape(*model, options, shape);
     if (!read) return tl::unexpected(read.error());
-    std::vector<PlannedClass> unused;
-    unused.swap(model->classes);
-    count_classes(*model);
-    model->classes.insert(model->classes.end(), unused.begin(), unused.end());
     return model;
 }
 

@@ -13,12 +13,6 @@
 
 namespace sluice {
 
-struct PlannedClass {
-    std::string what;  // "attention", "routed experts"
-    Home home;
-    uint64_t tensors = 0, bytes = 0;
-};
-
 // A block device that shards lie on; without a model, one that could take them.
 struct PlannedDrive {
     std::string name;         // "nvme0n1p2", or empty
@@ -32,7 +26,7 @@ struct PlanModel {
     bool files = false;  // false: a shape
     Loaded loaded;       // config, weights' shapes and, with files, checkpoint and expert map
     std::vector<TensorSpec> specs;
-    std::vector<PlannedClass> classes;  // in the description's order, unused ones last
+    std::vector<TensorClass> classes;  // by home, then in the description's order
     std::vector<PlannedDrive> drives;
     std::vector<std::string> notes;
     uint64_t expert_bytes = 0;       // payload of one

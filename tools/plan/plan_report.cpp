@@ -41,7 +41,7 @@ double state_bytes_token(const PlanReport& report) {
 
 uint64_t all_bytes(const PlanModel& model) {
     uint64_t sum = 0;
-    for (const PlannedClass& c : model.classes) sum += c.bytes;
+    for (const TensorClass& c : model.classes) sum += c.bytes;
     return sum;
 }
 
@@ -49,8 +49,8 @@ std::string classes_text(const PlanReport& r) {
     const PlanModel& m = *r.model;
     std::string out =
         line("%-24s %9s %12s %17s  %s\n", "class", "tensors", "size", "bytes", "where");
-    for (const PlannedClass& c : m.classes) {
-        out += line("%-24s %9llu %12s %17llu  %s\n", c.what.c_str(),
+    for (const TensorClass& c : m.classes) {
+        out += line("%-24s %9llu %12s %17llu  %s\n", c.name.c_str(),
                     static_cast<unsigned long long>(c.tensors), size_text(c.bytes).c_str(),
                     static_cast<unsigned long long>(c.bytes), home_text(r, c.home));
     }
@@ -218,9 +218,9 @@ void write_forecasts(JsonWriter& json, const std::vector<Forecast>& forecasts) {
 
 void write_places(JsonWriter& json, const PlanReport& r) {
     json.key("classes").begin_array();
-    for (const PlannedClass& c : r.model->classes) {
+    for (const TensorClass& c : r.model->classes) {
         json.begin_object()
-            .member("class", c.what)
+            .member("class", c.name)
             .member("where", home_text(r, c.home))
             .member("tensors", c.tensors)
             .member("bytes", c.bytes)

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "io/json.h"
-#include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 #include "tools/answer/report.h"
 
 using namespace sluice;
@@ -15,13 +15,7 @@ using namespace sluice;
 namespace {
 
 const Tokenizer& tokenizer() {
-    static const Tokenizer loaded = [] {
-        auto result =
-            Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json");
-        REQUIRE(result);
-        return std::move(*result);
-    }();
-    return loaded;
+    return test::tiny_tokenizer();
 }
 
 int32_t added(const char* name) {

@@ -103,8 +103,8 @@ TEST_CASE("bytes by class: the release's, from its shape alone") {
     REQUIRE(read);
     const PlanModel& m = **read;
     uint64_t dense = 0, head = 0;
-    for (const PlannedClass& c : m.classes) {
-        if (c.home == Home::dense) (c.what == "head" ? head : dense) += c.bytes;
+    for (const TensorClass& c : m.classes) {
+        if (c.home == Home::dense) (c.name == "head" ? head : dense) += c.bytes;
     }
     // The published 7,199,094,208 without the routers' biases for images, which are not loaded.
     CHECK(dense == 7199094208 - 40 * 384 * 4);
@@ -115,8 +115,8 @@ TEST_CASE("bytes by class: the release's, from its shape alone") {
     CHECK(m.token_experts() == 240);
     CHECK(m.slot_bytes >= m.expert_bytes);
     CHECK(m.slot_bytes <= m.expert_bytes + 2 * 4096);
-    for (const PlannedClass& c : m.classes) {
-        if (c.what == "engram tables") CHECK(c.bytes == (384006168ull + 384016682) * 264);
+    for (const TensorClass& c : m.classes) {
+        if (c.name == "Engram tables") CHECK(c.bytes == (384006168ull + 384016682) * 264);
     }
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("the classes of a checkpoint are all of its bytes") {
     auto read = model_to_plan(test::model_options("dsv41-tiny"), "");
     REQUIRE(read);
     uint64_t classes = 0, tensors = 0;
-    for (const PlannedClass& c : (*read)->classes) classes += c.bytes;
+    for (const TensorClass& c : (*read)->classes) classes += c.bytes;
     for (const Tensor& tensor : (*read)->loaded.runtime.checkpoint.tensors())
         tensors += tensor.bytes;
     CHECK(classes == tensors);
