@@ -216,11 +216,11 @@ Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts
     if (layer != impl.layer_) impl.drop_kept();
     const int32_t layer_before = std::exchange(impl.layer_, layer);
     impl.learn_pause(layer_before, kind == DemandKind::decode);
-    impl.more_ = more && impl.together_ && kind == DemandKind::sweep;
+    impl.more_ = more && impl.in_chunk_group_ && kind == DemandKind::sweep;
     impl.look_up(experts, kind, first);
     impl.drop_passed_guesses();
     if (!impl.more_) impl.drop_kept();
-    if (!impl.together_ || impl.ahead_layer_ == layer) impl.forget_ahead();
+    if (!impl.in_chunk_group_ || impl.ahead_layer_ == layer) impl.forget_ahead();
     impl.drop_ahead();
     impl.find_room(kind);
     if (kind == DemandKind::decode) impl.judge_guesses();
@@ -288,15 +288,15 @@ void ExpertCache::abandon() {
     impl.take_handles_back();
 }
 
-bool ExpertCache::together_pays(uint32_t chunks) const {
+bool ExpertCache::chunk_group_pays(uint32_t chunks) const {
     return impl_->tier_.lending_pays(chunks);
 }
 
-Result<void> ExpertCache::begin_together(uint32_t chunks) {
+Result<void> ExpertCache::begin_chunk_group(uint32_t chunks) {
     Impl& impl = *impl_;
     if (auto finished = impl.check_finished(0); !finished) return finished;
-    impl.together_ = true;
-    impl.stats_.chunks_together += chunks;
+    impl.in_chunk_group_ = true;
+    impl.stats_.chunks_grouped += chunks;
     impl.stats_.evictions += impl.tier_.lend();
     for (uint32_t entry : impl.tier_.lent()) {
         const uint32_t number = impl.slots_.of_entry(entry);
@@ -306,10 +306,10 @@ Result<void> ExpertCache::begin_together(uint32_t chunks) {
     return {};
 }
 
-void ExpertCache::end_together() {
+void ExpertCache::end_chunk_group() {
     Impl& impl = *impl_;
     impl.drop_kept();
-    impl.together_ = impl.more_ = false;
+    impl.in_chunk_group_ = impl.more_ = false;
     impl.drop_ahead();
     impl.tier_.take_back();
 }

@@ -15,11 +15,11 @@
 // copied). Cache slots that hold nothing yet serve as transit slots. What a slot holds decides
 // nothing about results.
 //
-// Chunks of one prompt may share their reads: each layer is gone through by all of them before the
-// next one begins, between begin_together() and end_together(). A layer's worth of cache slots,
-// or what there is, joins the transit slots for that time, and as many of the experts that a chunk
-// read stay there until the last chunk has passed the layer; a second one, where there is one, lets
-// the next layer be read meanwhile.
+// The chunks of one prompt may form a chunk group, which shares its reads: between
+// begin_chunk_group() and end_chunk_group(), all of them pass a layer before the next layer begins.
+// Meanwhile the cache lends a layer's worth of its slots, or as many as it has, as transit slots,
+// where as many experts stay until the last chunk has passed the layer; if there is room for a
+// second layer's worth, the next layer can be read meanwhile.
 //
 // Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
 // prefetching changes none of it: the simulator replays it exactly.
@@ -94,11 +94,11 @@ class ExpertCache {
     void abandon();
 
     // Whether sharing their reads lets so many chunks read less.
-    bool together_pays(uint32_t chunks) const;
+    bool chunk_group_pays(uint32_t chunks) const;
     // Requires what demand() does. The cache entries lent are those that hold nothing, then the
     // policy's victims; they come back empty.
-    Result<void> begin_together(uint32_t chunks);
-    void end_together();
+    Result<void> begin_chunk_group(uint32_t chunks);
+    void end_chunk_group();
     // Whether all experts of a layer can stay.
     bool keeps_layer() const;
 

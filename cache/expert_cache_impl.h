@@ -101,7 +101,7 @@ struct ExpertCache::Impl {
     std::vector<uint64_t> asked_at_;  // [experts]: the last demand that asked for it
 
     // Chunks that share their reads.
-    bool together_ = false;
+    bool in_chunk_group_ = false;
     bool more_ = false;        // the demand's
     std::vector<bool> kept_;   // [experts] of layer_: stay in their transit slots
     uint32_t kept_count_ = 0;  // at most as many as entries are lent

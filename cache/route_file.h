@@ -45,10 +45,10 @@ class RouteRecorder {
     // The layers of one token, any order. At most top_k ids of each list are kept.
     void step(const RouteStep& step);
     // `sweep`: part of a prompt. `chunk_end`: the last token of its forward pass; the tokens of one
-    // chunk ask for their experts together, so hits can only be replayed when it is known.
-    // `together`, at a sweep's chunk_end: the chunk that follows goes through each layer after this
-    // one, see ExpertCache::begin_together().
-    Result<void> token_done(bool sweep, bool chunk_end = true, bool together = false);
+    // chunk ask for their experts in one demand, so hits can only be replayed when it is known.
+    // `group_continues`, at a sweep's chunk_end: the next chunk is of the same chunk group, see
+    // ExpertCache::begin_chunk_group().
+    Result<void> token_done(bool sweep, bool chunk_end = true, bool group_continues = false);
 
  private:
     struct Impl;
@@ -58,7 +58,7 @@ class RouteRecorder {
 struct RecordedToken {
     bool sweep = false;
     bool chunk_end = true;
-    bool together = false;
+    bool group_continues = false;
     std::vector<int32_t> chosen;   // [layers][top_k]; -1 where a layer recorded none
     std::vector<int32_t> guesses;  // [layers][top_k], of layer + 1; -1 where none
 };

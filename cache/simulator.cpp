@@ -56,9 +56,9 @@ Demand demand_of(const RouteFile& routes, const Chunk& chunk, int32_t layer) {
     return demand;
 }
 
-// The forward passes of a recording, layer by layer; chunks that share their reads go through each
-// layer one after another. A chunk that the recording cuts short ends with it, and so do those that
-// were together; decode steps are never joined.
+// The forward passes of a recording, layer by layer; the chunks of a group go through each layer
+// one after another. A chunk or a group that the recording cuts short ends with it; decode steps
+// are never joined.
 std::vector<Demand> demands_of(const RouteFile& routes) {
     std::vector<Demand> demands;
     std::vector<Chunk> chunks;
@@ -69,7 +69,7 @@ std::vector<Demand> demands_of(const RouteFile& routes) {
         if (recorded.sweep && !recorded.chunk_end && !over) continue;
         chunks.push_back({first, token});
         first = token + 1;
-        if (recorded.together && !over) continue;
+        if (recorded.group_continues && !over) continue;
         const auto count = static_cast<uint32_t>(chunks.size());
         const size_t begin = demands.size();
         for (int32_t layer = 0; layer < routes.header.layers; ++layer) {
@@ -174,7 +174,7 @@ class Simulation {
         if (!demand.sweep) predict(demand);
         if (demand.ends) {
             tier_.take_back();
-            stats_.chunks_together += demand.chunks;
+            stats_.chunks_grouped += demand.chunks;
             for (uint32_t chunk = 0; chunk < demand.chunks; ++chunk) tier_.token_passed();
         } else if (demand.last && demand.chunks == 1) {
             tier_.token_passed();

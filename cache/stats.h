@@ -13,9 +13,9 @@ struct CacheStats {
     uint64_t evictions = 0;
     uint64_t sweep_asked = 0;  // the same for prompt sweeps, kept apart
     uint64_t sweep_hits = 0;
-    uint64_t chunks_together = 0;  // of prompts, that shared their reads of a layer
-    uint64_t ahead_started = 0;    // read for a sweep before its router chose
-    uint64_t ahead_dropped = 0;    // of those, not chosen
+    uint64_t chunks_grouped = 0;  // of prompts, that shared their reads of a layer
+    uint64_t ahead_started = 0;   // read for a sweep before its router chose
+    uint64_t ahead_dropped = 0;   // of those, not chosen
     uint64_t prefetch_started = 0;
     uint64_t prefetch_used = 0;
     uint64_t prefetch_wasted = 0;  // evicted or dropped before use

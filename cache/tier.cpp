@@ -94,8 +94,8 @@ bool Tier::lending_pays(uint32_t chunks) const {
     const uint64_t evicted = lent - std::min(lent, empty);
     const uint64_t kept = std::min(a_layer, lent + (entries() - lent) / layers());
     const uint64_t apart = all - full + later * (all - entries());
-    const uint64_t together = all - (full - evicted) + later * layers() * (a_layer - kept);
-    return together < apart;
+    const uint64_t grouped = all - (full - evicted) + later * layers() * (a_layer - kept);
+    return grouped < apart;
 }
 
 }  // namespace sluice

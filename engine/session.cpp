@@ -138,7 +138,7 @@ struct Feed {
     }
 
  private:
-    // Chunks of the `left` tokens that go through each layer together: as many as are kept, if that
+    // The size of the next chunk group of `left` tokens: as many chunks as RAM keeps, if that
     // reads less. A probe sees one chunk from beginning to end.
     size_t group_length(size_t left) {
         Runtime& rt = s.rt();
@@ -147,7 +147,7 @@ struct Feed {
         if (!rt.chunk_store || apart || left <= chunk) return 1;
         const auto chunks = [&](size_t tokens) { return (tokens + chunk - 1) / chunk; };
         const size_t count = std::min(chunks(left), chunks(rt.chunk_store->tokens));
-        return rt.tiers.cache->together_pays(static_cast<uint32_t>(count)) ? count : 1;
+        return rt.tiers.cache->chunk_group_pays(static_cast<uint32_t>(count)) ? count : 1;
     }
 
     // `count` chunks from ids[done] on; returns how many tokens that were.

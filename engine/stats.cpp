@@ -14,7 +14,7 @@ CacheStats operator-(CacheStats a, const CacheStats& b) {
     a.evictions -= b.evictions;
     a.sweep_asked -= b.sweep_asked;
     a.sweep_hits -= b.sweep_hits;
-    a.chunks_together -= b.chunks_together;
+    a.chunks_grouped -= b.chunks_grouped;
     a.ahead_started -= b.ahead_started;
     a.ahead_dropped -= b.ahead_dropped;
     a.prefetch_started -= b.prefetch_started;

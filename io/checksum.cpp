@@ -2,7 +2,7 @@
 
 #include <xxhash.h>
 
-#include <cstdio>
+#include "io/format.h"
 
 namespace sluice {
 
@@ -16,9 +16,7 @@ uint64_t checksum(const void* data, size_t bytes) {
 }
 
 std::string checksum_text(uint64_t value) {
-    char text[17];
-    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-    return text;
+    return formatted("{:016x}", value);
 }
 
 Checksum::Checksum() : impl_(std::make_unique<Impl>()) {

@@ -1,4 +1,4 @@
-// xxHash (XXH3, 64 bits): identity of bytes, not security.
+// Checksums (xxHash XXH3, 64 bits) that tell whether bytes are the same. Not for security.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace sluice {
 uint64_t checksum(const void* data, size_t bytes);
 std::string checksum_text(uint64_t value);  // 16 hex digits
 
-class Checksum {  // streaming
+class Checksum {  // of bytes that arrive in pieces
  public:
     Checksum();
     ~Checksum();

@@ -1,5 +1,5 @@
-// The one error type. No exception crosses a function declared in our headers: libraries that throw
-// are caught where they are called. Asserts are for our own bugs, Error is for the world's.
+// The only error type. No function declared in our headers throws: a library's exceptions are
+// caught where the library is called. Asserts catch our own bugs; Error reports everything else.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 namespace sluice {
 
 enum class Code {
-    usage,        // a flag, a request, a prompt that cannot be
-    not_found,    // a file or tensor that should be there
-    corrupt,      // bytes that contradict themselves or their index
-    unsupported,  // well formed, but nothing here handles it
+    usage,        // an invalid flag, request or prompt
+    not_found,    // a required file or tensor is missing
+    corrupt,      // data that contradicts itself or its index
+    unsupported,  // well formed, but not handled here
     io,           // the drive or the file system failed
     no_memory,    // does not fit the budget or the machine
-    device,       // GPU or CPU cannot do it
+    device,       // the GPU, the CPU or the kernel cannot do it
     mismatch,     // computed and expected values differ
-    numerical,    // a logit that is not finite
-    interrupted,  // the user stopped it
+    numerical,    // a non-finite logit
+    interrupted,  // stopped by the user, or cancelled
 };
 
 struct Error {
@@ -34,7 +34,7 @@ inline tl::unexpected<Error> fail(Code code, std::string message) {
     return tl::unexpected<Error>(Error{code, std::move(message)});
 }
 
-// Adds what only this level knows in front: within("shard 7", error) -> "shard 7: ...".
+// Prefixes what only this level knows: within("shard 7", error) -> "shard 7: ...".
 inline tl::unexpected<Error> within(std::string_view where, Error error) {
     error.message = std::string(where) + ": " + error.message;
     return tl::unexpected<Error>(std::move(error));

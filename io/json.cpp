@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -13,9 +14,9 @@ namespace sluice {
 namespace {
 
 constexpr size_t depth_max = 128;
-constexpr size_t found_bytes_max = 40;  // of a value quoted in a message
+constexpr size_t found_bytes_max = 40;  // of a value that a message quotes
 
-// A whole number past int64: known to be one, so that the message can say what is wrong with it.
+// A whole number beyond int64, kept as one so that the message can say what is wrong with it.
 struct LargeInteger {
     uint64_t value;
 };
@@ -29,8 +30,8 @@ std::string where(std::string_view text, size_t position) {
     return cat("line ", line, ", column ", std::max<size_t>(column, 1));
 }
 
-// The library's sentence holds its own position and the bytes it read last, which may be anything
-// and any length: keep what it says is wrong and what it expected.
+// The library's message includes a position of its own and the bytes that it read last, which can
+// be anything of any length: keep only what is wrong and what was expected.
 std::string reason(std::string_view sentence) {
     const size_t expected = sentence.rfind("; expected ");
     const size_t last_read = sentence.find("; last read: ");
@@ -73,11 +74,11 @@ const Json::Node* Json::Node::find(std::string_view key) const {
     return &self->members[*at].second;
 }
 
-// Takes the library's events. Its own document type would search an ordered object from the front
-// for every key it adds: quadratic in the vocabulary.
+// Builds the document from the library's events. The library's own ordered document type searches
+// an object from the front for every key added, which is quadratic in the size of the vocabulary.
 struct Json::Builder : nlohmann::json_sax<nlohmann::json> {
-    std::vector<Node> open;          // containers not yet closed
-    std::vector<std::string> names;  // of the member being read, one per open container
+    std::vector<Node> open;          // containers not closed yet
+    std::vector<std::string> names;  // key of the current member, per open container
     Node root;
     std::string problem;
     size_t position = std::string::npos;  // npos: where the reader stopped
@@ -144,7 +145,7 @@ struct Json::Builder : nlohmann::json_sax<nlohmann::json> {
             std::adjacent_find(object.sorted.begin(), object.sorted.end(),
                                [&](uint32_t a, uint32_t b) { return name(a) == name(b); });
         if (twice != object.sorted.end()) {
-            return refuse(cat("key \"", printable(name(*twice)), "\" twice in one object"));
+            return refuse(cat("duplicate key \"", printable(name(*twice)), "\" in an object"));
         }
         return end();
     }
@@ -157,7 +158,7 @@ struct Json::Builder : nlohmann::json_sax<nlohmann::json> {
 
 namespace {
 
-// Counts what the parser has taken, so that our own refusals can say where.
+// Counts the bytes that the parser has consumed, so that our own refusals can give a position.
 class CountingIterator {
  public:
     using iterator_category = std::input_iterator_tag;
@@ -188,7 +189,7 @@ Json::Json(std::shared_ptr<const Node> node, std::string path)
     : node_(std::move(node)), path_(std::move(path)) {}
 
 Result<Json> Json::parse(std::string_view text) {
-    // The library takes a zero byte for the end of the text.
+    // The library would treat a zero byte as the end of the text.
     if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
         return fail(Code::corrupt, cat("not valid JSON: ", where(text, zero + 1), ": a zero byte"));
     }
@@ -281,9 +282,7 @@ tl::unexpected<Error> Json::mistyped(std::string_view expected) const {
     if (const auto* value = std::get_if<int64_t>(&node_->value)) found = cat(*value);
     if (const auto* value = std::get_if<LargeInteger>(&node_->value)) found = cat(value->value);
     if (const auto* value = std::get_if<double>(&node_->value)) {
-        char digits[32];
-        std::snprintf(digits, sizeof digits, "%.17g", *value);
-        found = digits;
+        found = formatted("{:.17g}", *value);
     }
     if (const auto* value = std::get_if<std::string>(&node_->value)) {
         const bool whole = value->size() <= found_bytes_max;

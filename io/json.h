@@ -1,4 +1,4 @@
-// JSON without the library in sight: only json.cpp and json_events.cpp include it.
+// JSON documents as values. Only json.cpp and json_events.cpp include the JSON library.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace sluice {
 
-// A parsed document, for small inputs (config.json, tokenizer.json, traces). Value semantics, cheap
-// to copy (shares the document). Reading a missing member gives a null; the typed getters fail with
-// an Error that names the path ("text_config.hidden_size: expected an integer, found \"x\"").
+// A parsed document, for small inputs (config.json, tokenizer.json, traces). Value semantics; a
+// copy is cheap and shares the document. Reading a missing member gives null; the typed getters
+// fail with an Error that names the path ("text_config.hidden_size: expected an integer, found
+// \"x\"").
 class Json {
  public:
     Json();
-    // Strict JSON, with at most 128 levels and no key twice in an object. Errors are corrupt, with
-    // line and column, and safe to print.
+    // Strict JSON, nested at most 128 levels deep, without duplicate keys. Errors (corrupt) give
+    // line and column and are safe to print.
     static Result<Json> parse(std::string_view text);
 
     bool is_null() const;  // null or missing
@@ -31,18 +32,18 @@ class Json {
     bool has(std::string_view key) const;
     Json operator[](std::string_view key) const;
     Json at(size_t index) const;
-    size_t size() const;                    // of an array or object, else 0
+    size_t size() const;                    // elements or members; else 0
     std::vector<std::string> keys() const;  // in document order
 
-    Result<int64_t> integer() const;  // whole numbers only: 64 bits kept, 3.5 and 1e3 refused
+    Result<int64_t> integer() const;  // a whole number of 64 bits; 3.5 and 1e3 are refused
     Result<double> number() const;
     Result<bool> boolean() const;
     Result<std::string> string() const;
     Result<std::vector<int64_t>> integers() const;
     const std::string& path() const;  // for messages
 
-    // Visits an object's members in document order, without copies, for large objects (the
-    // vocabulary). Returning false stops.
+    // Visits an object's members in document order without copying them, for large objects such as
+    // the vocabulary. Stops when `visit` returns false.
     void each_member(
         const std::function<bool(std::string_view key, const Json& value)>& visit) const;
 
@@ -57,7 +58,7 @@ class Json {
     std::string path_;
 };
 
-// Text as a JSON string literal with quotes; each byte of invalid UTF-8 becomes U+FFFD.
+// `text` as a JSON string literal, quotes included. Each invalid UTF-8 byte becomes U+FFFD.
 std::string json_quote(std::string_view text);
 
 }  // namespace sluice

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int depth_max = 128;
 
-// Hands the library's events on and keeps the first refusal.
+// Forwards the library's events to `events` and keeps the first refusal.
 class Adapter final : public nlohmann::json::json_sax_t {
  public:
     explicit Adapter(JsonEvents& events) : events_(events) {}
@@ -27,12 +27,12 @@ class Adapter final : public nlohmann::json::json_sax_t {
     bool key(string_t& name) override { return go_on(events_.key(name)); }
     bool start_object(std::size_t) override { return deeper() && go_on(events_.begin_object()); }
     bool end_object() override {
-        depth_--;
+        --depth_;
         return go_on(events_.end_object());
     }
     bool start_array(std::size_t) override { return deeper() && go_on(events_.begin_array()); }
     bool end_array() override {
-        depth_--;
+        --depth_;
         return go_on(events_.end_array());
     }
     bool parse_error(std::size_t position, const std::string&,
@@ -48,8 +48,8 @@ class Adapter final : public nlohmann::json::json_sax_t {
         return refusal_.empty();
     }
     bool deeper() {
-        depth_++;
-        return depth_ <= depth_max || go_on(cat("nested deeper than ", depth_max));
+        ++depth_;
+        return depth_ <= depth_max || go_on(cat("nested deeper than ", depth_max, " levels"));
     }
 
     JsonEvents& events_;

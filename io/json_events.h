@@ -1,5 +1,5 @@
-// JSON as a stream of events, for documents too large for a tree (shard headers, the index).
-// json_events.cpp and json.cpp are the only files that include the library.
+// JSON as a stream of events, for documents too large for a tree (shard headers, the index); json.h
+// is for small ones.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace sluice {
 
-// Told of each value in document order. A handler returns an empty string to go on, or the clause
-// of the error that stops the parse. Views live as long as the call. Whole numbers below zero come
-// as negative(), numbers with fraction, exponent or more than 64 bits as fraction().
+// Receives each value in document order. A handler returns an empty string to continue, or the
+// clause of the error that stops the parse. String views are valid only during the call. Negative
+// whole numbers arrive as negative(); numbers with a fraction, an exponent or more than 64 bits as
+// fraction().
 class JsonEvents {
  public:
     virtual ~JsonEvents() = default;
@@ -29,9 +30,9 @@ class JsonEvents {
     virtual std::string end_array() = 0;
 };
 
-// One document and nothing after it but white space. Fails with corrupt: bad syntax or UTF-8 (with
-// the byte where), nesting deeper than 128, or the handler's clause. No recursion; memory is one
-// string.
+// Parses one document; only white space may follow it. Fails (corrupt) on invalid syntax or UTF-8,
+// naming the byte position, on nesting deeper than 128 levels, and with the handler's clause. Not
+// recursive; the only memory it needs is one string.
 Result<void> parse_json_events(std::string_view json, JsonEvents& events);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// spdlog and fmt as headers: Debian's libspdlog and libfmt exist as shared objects alone, and the
-// executable is to run where they are not installed.
+// spdlog and fmt are used as headers: Debian ships their libraries only as shared objects, and the
+// executable must run where they are not installed.
 #ifndef SPDLOG_FMT_EXTERNAL
 #define SPDLOG_FMT_EXTERNAL
 #endif
@@ -53,7 +53,7 @@ Level from_spdlog(spdlog::level::level_enum level) {
     }
 }
 
-// Never destroyed: threads may log while the process ends.
+// Never destroyed: threads may still log while the process ends.
 spdlog::logger& logger() {
     static spdlog::logger* const instance = [] {
         auto* made =

@@ -1,4 +1,4 @@
-// Log lines on stderr. log.cpp is the only file that sees spdlog. Any thread.
+// Log lines on stderr, from any thread. Only log.cpp includes spdlog.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ void error(std::string_view line);
 void warn(std::string_view line);
 void info(std::string_view line);
 void debug(std::string_view line);
-// A warning that is worth saying once in a process: `key` decides what "again" means.
+// Logs a warning only the first time that `key` is used in this process.
 void warn_once(std::string_view key, std::string_view line);
 
 }  // namespace sluice::log

@@ -19,13 +19,14 @@ Result<PageBuffer> PageBuffer::create(size_t bytes, std::string_view purpose) {
     if (bytes == 0) return buffer;
     const auto refuse = [&](std::string_view why) {
         return fail(Code::no_memory,
-                    cat("no memory for ", purpose, ": ", size_text(bytes), " wanted: ", why));
+                    cat("no memory for ", purpose, ": ", size_text(bytes), " needed: ", why));
     };
-    if (bytes > std::numeric_limits<size_t>::max() / 2) return refuse("more than can be addressed");
+    if (bytes > std::numeric_limits<size_t>::max() / 2)
+        return refuse("more than the address space holds");
     const size_t size = round_up(bytes, page_size);
     void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return refuse(errno_text(errno));
-    // Fewer pages to pin and to translate. A wish: where it is refused nothing is lost.
+    // Huge pages: fewer to pin and to translate. Only a hint, so a refusal is no failure.
     if (size >= huge_page_size) madvise(data, size, MADV_HUGEPAGE);
     buffer.data_ = static_cast<std::byte*>(data);
     buffer.size_ = size;

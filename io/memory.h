@@ -1,5 +1,5 @@
-// Page-aligned anonymous memory. One mapping serves the drive (O_DIRECT), the CPU and, registered
-// by the CUDA backend, the copy engine. Never grows.
+// Page-aligned anonymous memory. One mapping serves the drive (O_DIRECT), the CPU and, once the
+// CUDA backend has registered it, the GPU's copy engine. Never grows.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ constexpr uint64_t round_down(uint64_t value, uint64_t to) {
     return value / to * to;
 }
 
-// Owns one anonymous mapping, zero filled by the kernel on first touch (so only what is used counts
-// as resident; huge pages are asked for). size() is `bytes` rounded up to whole pages. Move only.
-// create() fails with no_memory naming `purpose` and the size.
+// Owns one anonymous mapping, zero-filled by the kernel on first touch, so that only used pages are
+// resident; huge pages are requested. size() is `bytes` rounded up to whole pages. Move only.
+// create() fails with no_memory, naming `purpose` and the size.
 class PageBuffer {
  public:
     PageBuffer() = default;
@@ -45,8 +45,8 @@ class Arena {
     Arena() = default;
     explicit Arena(std::span<std::byte> memory) : memory_(memory) {}
 
-    // `alignment` is a power of two, of the address. nullptr when full (the caller computed the
-    // sizes: it is a bug, or a budget to report).
+    // The address is a multiple of `alignment`, a power of two. Returns nullptr when full: the
+    // caller computed the sizes, so that is a bug or a budget to report.
     std::byte* take(size_t bytes, size_t alignment = 64);
     size_t used() const { return used_; }
     size_t size() const { return memory_.size(); }

@@ -17,7 +17,7 @@ bool is_octal(char c) {
     return c >= '0' && c <= '7';
 }
 
-// The kernel writes blanks and backslashes in names as \ooo.
+// The kernel escapes blanks and backslashes in names as \ooo.
 std::string unescape(std::string_view text) {
     std::string out;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -66,7 +66,7 @@ Mount mount_of(const std::filesystem::path& path, std::string_view mountinfo) {
     Mount best{"?", "?", ""};
     size_t best_length = 0;
     for (Mount& mount : mounts_in(mountinfo)) {
-        // Of two mounts on one point the later hides the earlier.
+        // A later mount on the same point hides an earlier one.
         const size_t length = mount.point.size();
         if (!is_under(path.native(), mount.point) || length < best_length) continue;
         best = std::move(mount);

@@ -15,7 +15,7 @@ struct Mount {
     std::string source;  // "/dev/nvme0n1p2", "tmpfs"
 };
 
-// "?" for what cannot be found out.
+// Fields that cannot be determined are "?".
 Mount mount_of(const std::filesystem::path& path);
 
 // The same from the text of /proc/self/mountinfo, for an absolute path without links.
@@ -24,8 +24,8 @@ Mount mount_of(const std::filesystem::path& path, std::string_view mountinfo);
 // Every mount, in mounting order.
 std::vector<Mount> all_mounts();
 
-// Name of the block device with this number (st_dev of a file): "nvme0n1p2"; empty where there is
-// none to name (tmpfs, overlay).
+// Name of the block device with this number (st_dev of a file), such as "nvme0n1p2"; empty if there
+// is none (tmpfs, overlay).
 std::string drive_name(uint64_t device);
 
 }  // namespace sluice

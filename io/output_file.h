@@ -1,4 +1,4 @@
-// Where a run may leave a file that the user named.
+// Files that a run writes where the user asked: checking the path first, then writing atomically.
 #pragma once
 
 #include <sys/types.h>
@@ -11,25 +11,25 @@
 
 namespace sluice {
 
-// The file behind `path`, links followed. Refused (usage, naming `flag`): a folder, a pipe or a
-// device; a folder that is missing or cannot be written to; a file that is there, has bytes and
-// does not begin as its kind does (`head`), such as one of a model's. Cheap: asked before the work
-// whose result the file is to hold.
+// The file behind `path`, links resolved. Refused (usage, naming `flag`): a folder, a pipe or a
+// device; a missing folder; an existing file that is not empty and does not begin with `head`, as
+// files of this kind do (it may be one of a model's). A permission that is missing is an io error.
+// Cheap: call it before the work whose result the file will hold.
 Result<std::filesystem::path> output_file(std::string_view flag, const std::filesystem::path& path,
                                           std::string_view head);
 
-// A file that grows beside `path`, under a name that nobody has, and takes that name when it is
-// whole. What had the name stays until then. Not kept, it is removed.
+// A file that is written under a temporary name beside `path` and renamed to `path` by keep(). A
+// file of that name stays as it is until then. Without keep(), the temporary file is removed.
 class GrowingFile {
  public:
     static Result<GrowingFile> create(const std::filesystem::path& path, mode_t mode);
     GrowingFile(GrowingFile&& other) noexcept;
     GrowingFile& operator=(GrowingFile&&) = delete;
     ~GrowingFile();
-    // Not buffered: whoever looks finds it. After a failure (io) nothing more is written, and it is
-    // not kept.
+    // Not buffered: what is appended can be read at once. After a failure (io) nothing more is
+    // written, and keep() fails.
     Result<void> append(std::string_view bytes);
-    // fsync, rename; again does nothing.
+    // fsync and rename. Calling it again does nothing.
     Result<void> keep();
 
  private:
@@ -37,12 +37,12 @@ class GrowingFile {
     Result<void> failed();
 
     std::filesystem::path path_;
-    std::string name_;  // where it grows; empty: kept or removed
+    std::string name_;  // the temporary name; empty once kept
     int fd_ = -1;
-    int cause_ = 0;  // the errno of a failure
+    int cause_ = 0;  // errno of the first failure
 };
 
-// Whole or not at all, see GrowingFile.
+// Writes the whole file or, on failure, nothing (see GrowingFile).
 Result<void> write_file_whole(const std::filesystem::path& path, std::string_view bytes,
                               mode_t mode = 0600);
 

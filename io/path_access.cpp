@@ -20,11 +20,11 @@ bool refused(const fs::path& path, int wanted) {
     return ::faccessat(AT_FDCWD, path.c_str(), wanted, AT_EACCESS) != 0 && errno == EACCES;
 }
 
-// The first folder on the way that may not be entered; links at the end are followed.
-fs::path closed_folder(const fs::path& path) {
+// The first folder on the way to `path` that may not be entered. Links at `path` are followed.
+fs::path denied_folder(const fs::path& path) {
     std::error_code ignored;
     fs::path at = fs::absolute(path, ignored);
-    for (int links = 0; links < links_max; links++) {
+    for (int links = 0; links < links_max; ++links) {
         fs::path way;
         for (const fs::path& part : at.parent_path()) {
             way /= part;
@@ -59,15 +59,14 @@ std::optional<Error> no_permission(const fs::path& path, int wanted) {
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0) {
         if (errno != EACCES) return std::nullopt;
-        const fs::path closed = closed_folder(path);
-        if (closed.empty()) return Error{Code::io, name};
-        return Error{Code::io,
-                     cat(name, ": the folder ", printable(closed.string()), " may not be entered")};
+        const fs::path denied = denied_folder(path);
+        if (denied.empty()) return Error{Code::io, name};
+        return Error{Code::io, cat(name, ": cannot enter the folder ", printable(denied.string()))};
     }
     if (wanted == 0 || !refused(path, wanted)) return std::nullopt;
-    const char* what = !S_ISDIR(info.st_mode)         ? "the file may not be read"
-                       : refused(path, X_OK & wanted) ? "the folder may not be entered"
-                                                      : "the folder may not be listed";
+    const char* what = !S_ISDIR(info.st_mode)         ? "cannot read the file"
+                       : refused(path, X_OK & wanted) ? "cannot enter the folder"
+                                                      : "cannot list the folder";
     return Error{Code::io, cat(name, ": ", what)};
 }
 

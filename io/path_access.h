@@ -1,4 +1,5 @@
-// Whether a path can be reached: "it is not there" and "you may not look" are different answers.
+// Whether a path can be accessed: "does not exist" and "no permission to look" are different
+// errors.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +9,17 @@
 
 namespace sluice {
 
-// A link to nowhere is not there. Where permission is missing both say no: ask no_permission()
-// before calling that absent.
+// Both are false for a dangling link, and where permission is missing: call no_permission() before
+// reporting a path as missing.
 bool is_there(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
-// Of the link itself; yes where permission is missing, so that opening it tells.
+// Does not follow a link at `path`. True where permission is missing, so that opening the path
+// reports the error.
 bool is_entry(const std::filesystem::path& path);
 
-// The error (io) where permission is missing: on the way to `path`, naming the folder that may not
-// be entered, or for `path` itself to do what `wanted` says (R_OK: read or list, X_OK: enter).
-// Nothing where there is no such obstacle, whether `path` is there or not.
+// The error (io) if permission is missing: to enter a folder on the way to `path`, which is named,
+// or to use `path` itself as `wanted` says (R_OK: read or list, X_OK: enter). nullopt if nothing is
+// denied, whether `path` exists or not.
 std::optional<Error> no_permission(const std::filesystem::path& path, int wanted = 0);
 
 }  // namespace sluice

@@ -49,13 +49,13 @@ struct Free {
 
 struct Recorder {
     fs::path path;
-    // Zeros, so that one without a name is not written yet. Pages are taken as they are written,
-    // and kept until the next start: a late writer may be at work in them.
+    // Zeroed: a span without a name is not complete. Pages become resident as they are written, and
+    // are kept until the next start() because a late writer may still be using them.
     std::unique_ptr<Span[], Free> spans;
     uint32_t capacity = 0;
     std::atomic<uint32_t> next{0};
     std::atomic<uint64_t> dropped{0};
-    std::array<Open, depth_max> open{};  // leaves, the engine thread's
+    std::array<Open, depth_max> open{};  // leaves of the engine thread
     size_t depth = 0;
     int64_t started = 0;
 };
@@ -83,7 +83,7 @@ std::string track_name(const Span& span) {
     return "";
 }
 
-// Spans that overlap on a track are laid in lanes side by side, each a thread of the file.
+// Puts spans that overlap on a track in lanes side by side. Each lane is a thread in the file.
 class Lanes {
  public:
     int place(const Span& span) {
@@ -92,9 +92,9 @@ class Lanes {
         if (fresh) found->second.number = static_cast<int>(tracks_.size());
         std::vector<int64_t>& ends = found->second.ends;
         size_t lane = 0;
-        // Groups contain what comes after them: no lane of their own.
+        // The spans of the engine thread nest: they share one lane.
         if (span.track != Track::engine) {
-            while (lane < ends.size() && ends[lane] > span.begin) lane++;
+            while (lane < ends.size() && ends[lane] > span.begin) ++lane;
             lane = std::min<size_t>(lane, lanes_max - 1);
         }
         if (lane == ends.size()) {
@@ -110,7 +110,7 @@ class Lanes {
  private:
     struct One {
         int number = 0;
-        std::vector<int64_t> ends;  // of the last span, a lane
+        std::vector<int64_t> ends;  // of the last span in each lane
     };
     std::map<std::pair<Track, uint64_t>, One> tracks_;
     std::vector<std::pair<int, std::string>> names_;
@@ -156,7 +156,7 @@ void write_all(std::FILE* file, std::vector<const Span*>& order) {
                  static_cast<unsigned long long>(recorder.dropped.load()));
 }
 
-Error cannot(const fs::path& path, std::string_view why) {
+Error write_error(const fs::path& path, std::string_view why) {
     return {Code::io, cat("--profile ", printable(path.string()), ": ", why)};
 }
 
@@ -188,7 +188,7 @@ void begin(const char* name, int32_t layer, int32_t expert) {
 
 void end() {
     const int64_t time = cut();
-    recorder.depth--;
+    --recorder.depth;
     if (recorder.depth > 0) recorder.open[recorder.depth - 1].begin = time;
 }
 
@@ -214,7 +214,7 @@ void add(const Span& span) {
     const uint32_t at = recorder.next.fetch_add(1, std::memory_order_relaxed);
     if (at < recorder.capacity) {
         Span& place = recorder.spans[at];
-        // The name last, and the only one that finish() may look at meanwhile.
+        // The name comes last: it is the only field that finish() may read meanwhile.
         place.begin = span.begin;
         place.end = span.end;
         place.bytes = span.bytes;
@@ -235,26 +235,26 @@ Result<void> finish() {
     if (!detail::enabled.exchange(false)) return {};
     std::vector<const Span*> order;
     const uint32_t count = std::min(recorder.next.load(), recorder.capacity);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; ++i) {
         Span& span = recorder.spans[i];
         if (std::atomic_ref(span.name).load(std::memory_order_acquire)) order.push_back(&span);
     }
     std::string name = recorder.path.string() + ".XXXXXX";
     const int fd = ::mkstemp(name.data());
     std::FILE* file = fd < 0 ? nullptr : ::fdopen(fd, "w");
-    if (!file) return tl::unexpected(cannot(recorder.path, errno_text(errno)));
+    if (!file) return tl::unexpected(write_error(recorder.path, errno_text(errno)));
     write_all(file, order);
     bool done = std::ferror(file) == 0;
-    ::fchmod(fd, 0644);  // others may look at it, as at any file
+    ::fchmod(fd, 0644);  // readable by others, as files usually are
     done = std::fclose(file) == 0 && done;
     done = done && ::rename(name.c_str(), recorder.path.c_str()) == 0;
     const int cause = errno;
     if (const uint64_t lost = recorder.dropped.load(); done && lost > 0) {
-        log::warn(cat("--profile: the last ", lost, " spans did not fit and are left out"));
+        log::warn(cat("--profile: the last ", lost, " spans did not fit and were dropped"));
     }
     if (done) return {};
     ::unlink(name.c_str());
-    return tl::unexpected(cannot(recorder.path, errno_text(cause)));
+    return tl::unexpected(write_error(recorder.path, errno_text(cause)));
 }
 
 }  // namespace sluice::spans

@@ -1,16 +1,17 @@
-// Where time goes: spans of the engine thread and of what runs beside it, for --profile FILE.
+// The profile: where time goes, as spans of the engine thread and of what runs beside it. Written
+// by --profile FILE as JSON that ui.perfetto.dev opens.
 //
 //   Group ("answer", "pass", "layer")  contains  Leaf ("attention", "wait for drive", "head")
 //
-// Leaves tile the engine thread's time: one that begins inside another ends the outer one's piece,
-// which goes on after it, so their sum is the time that is accounted for (groups cut pieces too).
-// What runs beside the engine thread (reads, uploads, experts on other threads) is added as whole
-// spans on other tracks.
+// Leaves tile the engine thread's time: a leaf that begins inside another one interrupts it, and
+// the outer one continues afterwards as a further span. So the sum of all leaves is the time
+// accounted for. (Groups interrupt leaves too.) What runs beside the engine thread (reads, uploads,
+// experts on other threads) is added as whole spans on other tracks.
 //
-// Off (the default) each costs one branch. On: a clock reading and 56 bytes a span, in memory taken
-// once; spans beyond it are counted, not kept. start() on the main thread; Leaf and Group on the
-// engine's; add() and finish() on any. The file is written in one piece by finish(), beside its
-// name and then renamed: whoever reads it finds valid JSON, or what was there before.
+// When off (the default), each costs one branch. When on, a clock reading and 56 bytes per span, in
+// memory allocated once; spans that do not fit are counted but not kept. Call start() on the main
+// thread, Leaf and Group on the engine thread, add() and finish() on any. finish() writes the file
+// under a temporary name and renames it, so that a reader finds valid JSON or the file from before.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ namespace sluice::spans {
 
 enum class Track : uint8_t { engine, drive, uploads, cpu_experts };
 
-// `name` is a literal. Times are of now(). -1 and 0 mean "none".
+// `name` is a string literal. Times come from now(). -1 and 0 mean "none".
 struct Span {
     const char* name;
     int64_t begin, end;
@@ -38,7 +39,7 @@ namespace detail {
 extern std::atomic<bool> enabled;
 void begin(const char* name, int32_t layer, int32_t expert);
 void end();
-int64_t cut();  // ends the open leaf's piece and begins its next one; the time of the cut
+int64_t cut();  // ends the span of the open leaf and begins its next one; returns the time
 int64_t clock();
 }  // namespace detail
 
@@ -51,13 +52,13 @@ inline int64_t now() {  // ns; 0 when off
 
 constexpr uint32_t spans_max = 1u << 19;  // 28 MiB, two to three minutes of decoding
 
-// Fails (usage) for what no file can be written to: a folder, a device, a missing folder.
+// Fails (usage) if the file cannot be written: a folder, a device, a missing folder.
 Result<void> start(const std::filesystem::path& path, uint32_t capacity = spans_max);
-// Writes the file and stops recording; nothing to do when off. Others may be adding still: what is
-// not complete by then is left out. Two at once: the later one returns when the file is there.
+// Stops recording and writes the file; does nothing when off. Other threads may still be adding
+// spans: incomplete ones are omitted. A concurrent second call returns when the file is written.
 Result<void> finish();
 
-void add(const Span& span);  // nothing when off or when span.begin is 0 (it began before)
+void add(const Span& span);  // ignored when off, or if span.begin is 0 (it began before start())
 
 class Leaf {
  public:

@@ -1,9 +1,10 @@
 #include "io/text.h"
 
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <limits>
+
+#include "io/format.h"
 
 namespace sluice {
 
@@ -22,7 +23,7 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// Bytes in the unit, 0 for an unknown one.
+// Bytes per unit; 0 if the unit is unknown.
 uint64_t unit_bytes(std::string_view unit) {
     std::string name;
     for (char c : unit) name += lower(c);
@@ -53,7 +54,7 @@ uint32_t code_point(std::string_view character) {
     }
 }
 
-// What moves the cursor, starts a line or turns the direction of what follows.
+// False for characters that move the cursor, start a line or change the writing direction.
 bool harmless(uint32_t point) {
     if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return false;
     if (point == 0x200e || point == 0x200f || point == 0x061c) return false;
@@ -71,9 +72,7 @@ std::string size_text(uint64_t bytes) {
         value /= 1024;
         ++unit;
     }
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g %s", value, binary_units[unit]);
-    return text;
+    return formatted("{:.3g} {}", value, binary_units[unit]);
 }
 
 Result<uint64_t> parse_size(std::string_view text) {
@@ -93,11 +92,11 @@ Result<uint64_t> parse_size(std::string_view text) {
     if (has_fraction) {
         const size_t begin = ++at;
         for (; at < text.size() && is_digit(text[at]); ++at) {
-            if (fraction_scale >= 1'000'000'000'000) continue;  // finer than a byte of a TiB
+            if (fraction_scale >= 1'000'000'000'000) continue;  // finer than one byte per TiB
             fraction = fraction * 10 + static_cast<uint32_t>(text[at] - '0');
             fraction_scale *= 10;
         }
-        if (at == begin) return refuse("a digit must follow the point");
+        if (at == begin) return refuse("a digit must follow the decimal point");
     }
     const uint64_t unit = unit_bytes(text.substr(at));
     if (unit == 0) return refuse("unknown unit");
@@ -117,7 +116,7 @@ size_t utf8_length(std::string_view text) {
     for (size_t i = 1; i < length; ++i) {
         if ((byte(i) & 0xc0) != 0x80) return 0;
     }
-    // Overlong forms, surrogates, and what lies past U+10FFFF.
+    // Overlong forms, surrogates and code points past U+10FFFF.
     if (first == 0xe0 && byte(1) < 0xa0) return 0;
     if (first == 0xed && byte(1) > 0x9f) return 0;
     if (first == 0xf0 && byte(1) < 0x90) return 0;
@@ -128,7 +127,7 @@ size_t utf8_length(std::string_view text) {
 std::string printable(std::string_view text) {
     static constexpr char digits[] = "0123456789abcdef";
     std::string out;
-    size_t cut = 0;  // where the dots would still fit
+    size_t cut = 0;  // up to here the dots still fit
     while (!text.empty()) {
         const size_t length = utf8_length(text);
         std::string piece(text.substr(0, length == 0 ? 1 : length));

@@ -31,18 +31,18 @@ std::string cat(const Parts&... parts) {
     return out;
 }
 
-// 7.3 GiB, 512 B: three digits, binary units.
+// "7.3 GiB", "512 B": three digits, binary units.
 std::string size_text(uint64_t bytes);
 
 // "7.3GiB", "16G", "16GB", "512M", "1000000": K/M/G/T and KiB/MiB/GiB/TiB are binary, KB/MB/GB/TB
 // decimal, case ignored, fractions of a unit allowed, spaces not. Error (usage) names the text.
 Result<uint64_t> parse_size(std::string_view text);
 
-// Length in bytes of the valid UTF-8 character that `text` begins with; 0 when it begins with none.
+// Length in bytes of the valid UTF-8 character at the beginning of `text`; 0 if there is none.
 size_t utf8_length(std::string_view text);
 
-// A name from a file or a user made safe for one line of a terminal: control characters, those that
-// turn the writing direction, and invalid UTF-8 as \xNN, cut at 200 bytes.
+// A name from a file or a user, made safe to print on one line of a terminal: control characters,
+// characters that change the writing direction and invalid UTF-8 become \xNN; cut at 200 bytes.
 std::string printable(std::string_view text);
 
 // "Input/output error (EIO)".

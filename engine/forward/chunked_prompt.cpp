@@ -104,14 +104,14 @@ Result<void> forward_chunk_group(std::span<Pass> chunks) {
     Runtime& rt = first.runtime;
     if (auto r = request_rows(rt.config, rt.engram, first.rows); !r) return r;
     Result<void> done = finish_uploads(rt.tiers, *rt.backend);
-    if (done) done = rt.tiers.cache->begin_together(static_cast<uint32_t>(chunks.size()));
+    if (done) done = rt.tiers.cache->begin_chunk_group(static_cast<uint32_t>(chunks.size()));
     if (done) {
         read_ahead_first(rt.config, first.at.n, first.order, rt.prefetch_limits(), rt.tiers);
         done = run_layers(chunks);
     }
     for (Pass& pass : chunks) abandon_rows(rt.engram, pass.rows);
     if (!done) give_up_experts(rt.tiers, *rt.backend);
-    rt.tiers.cache->end_together();
+    rt.tiers.cache->end_chunk_group();
     return explain(first, done);
 }
 

@@ -218,11 +218,11 @@ Result<void> open_rows(Runtime& rt, const Plan& plan) {
 }
 
 Result<void> open_chunk_store(Runtime& rt, const Plan& plan) {
-    if (plan.together == 0) return {};
+    if (plan.chunk_group_tokens == 0) return {};
     auto memory = PageBuffer::create(plan.chunk_store, "prompt chunks");
     if (!memory) return tl::unexpected(memory.error());
     rt.chunk_memory = std::move(*memory);
-    rt.chunk_store.emplace(rt.config, plan.shape, plan.together, rt.chunk_memory.data());
+    rt.chunk_store.emplace(rt.config, plan.shape, plan.chunk_group_tokens, rt.chunk_memory.data());
     return rt.backend->pin(rt.chunk_memory.span());
 }
 

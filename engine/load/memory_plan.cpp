@@ -156,7 +156,7 @@ Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& p
 
 // Chunks of a prompt wait for each other in RAM, so that experts are read once for all of them.
 // That takes an eighth of what is left at most, and nothing from a cache of a token's working set.
-void resolve_together(const PlanInput& in, uint64_t ram_left, Plan& plan) {
+void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     const ModelConfig& c = in.config;
     const EngineOptions& o = in.options;
     const uint64_t all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
@@ -177,9 +177,9 @@ void resolve_together(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     while (tokens > o.chunk && bytes() > room) tokens -= o.chunk;
     if (tokens <= o.chunk) return refuse(", RAM does not hold two such chunks beside the cache");
     plan.chunk_store = bytes();
-    plan.together = std::min(tokens, o.context);
+    plan.chunk_group_tokens = std::min(tokens, o.context);
     const bool whole = slots >= static_cast<uint64_t>(c.experts);
-    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.together,
+    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.chunk_group_tokens,
                              whole ? "" : ", as far as the cache holds a layer's"));
 }
 
@@ -355,8 +355,9 @@ Result<Plan> plan_memory(const PlanInput& in) {
     if (!b.host) {
         if (auto r = resolve_vram_slots(in, b.vram, plan); !r) return tl::unexpected(r.error());
     }
-    resolve_together(in, b.ram.left(), plan);
-    taken = b.ram.take(cat("prompt chunks, ", plan.together, " tokens"), plan.chunk_store);
+    resolve_chunk_group(in, b.ram.left(), plan);
+    taken =
+        b.ram.take(cat("prompt chunks, ", plan.chunk_group_tokens, " tokens"), plan.chunk_store);
     if (!taken) return tl::unexpected(taken.error());
     if (auto r = resolve_slots(in, asked, b.ram, plan); !r) return tl::unexpected(r.error());
     keep_lines(plan, b.vram);

@@ -41,8 +41,9 @@ struct Plan {
     WorkspaceShape shape;
     uint64_t dense, embedding, state, workspace, row_buffers;
     uint64_t scratch;  // of the backend's kernels
-    // Prompt tokens that go through a layer together, 0 if chunks go one by one; their memory.
-    int32_t together = 0;
+    // Prompt tokens of a chunk group, whose chunks go through each layer before the next one; 0 if
+    // chunks go one by one. The group's memory.
+    int32_t chunk_group_tokens = 0;
     uint64_t chunk_store = 0;
     uint32_t row_capacity;
     uint32_t cache_slots, transit_slots;

@@ -55,7 +55,7 @@ std::vector<std::string> weight_files(const fs::path& folder) {
 
 std::string list_names(const std::vector<std::string>& names) {
     std::string out;
-    for (size_t i = 0; i < names.size() && i < names_shown_max; i++) {
+    for (size_t i = 0; i < names.size() && i < names_shown_max; ++i) {
         out += cat(i ? ", " : "", printable(names[i]));
     }
     if (names.size() > names_shown_max)

@@ -16,16 +16,16 @@ double level(double total, std::span<const CopyState> copies, std::span<const bo
     // it, since each leaves out at least one.
     std::array<bool, copies_max> in{};
     std::copy(used.begin(), used.end(), in.begin());
-    for (size_t round = 0; round < copies.size(); round++) {
+    for (size_t round = 0; round < copies.size(); ++round) {
         double rates = 0, bytes = total;
-        for (size_t i = 0; i < copies.size(); i++) {
+        for (size_t i = 0; i < copies.size(); ++i) {
             if (!in[i]) continue;
             rates += copies[i].bytes_s;
             bytes += static_cast<double>(copies[i].waiting);
         }
         result = bytes / rates;
         bool settled = true;
-        for (size_t i = 0; i < copies.size(); i++) {
+        for (size_t i = 0; i < copies.size(); ++i) {
             if (!in[i] || static_cast<double>(copies[i].waiting) / copies[i].bytes_s < result) {
                 continue;
             }
@@ -42,13 +42,13 @@ void share_bytes(uint64_t total, uint32_t alignment, uint64_t least,
                  std::span<const CopyState> copies, std::span<uint64_t> shares) {
     assert(!copies.empty() && copies.size() == shares.size() && copies.size() <= copies_max);
     std::array<bool, copies_max> used{};
-    for (size_t i = 0; i < copies.size(); i++) used[i] = copies[i].available;
+    for (size_t i = 0; i < copies.size(); ++i) used[i] = copies[i].available;
     const std::span<const bool> using_now(used.data(), copies.size());
-    for (size_t round = 0; round < copies.size(); round++) {
+    for (size_t round = 0; round < copies.size(); ++round) {
         const double until = level(static_cast<double>(total), copies, using_now);
         size_t smallest = copies.size(), largest = copies.size();
         uint64_t sum = 0;
-        for (size_t i = 0; i < copies.size(); i++) {
+        for (size_t i = 0; i < copies.size(); ++i) {
             const double bytes =
                 used[i] ? until * copies[i].bytes_s - static_cast<double>(copies[i].waiting) : 0;
             shares[i] = static_cast<uint64_t>(std::max(0.0, bytes)) / alignment * alignment;

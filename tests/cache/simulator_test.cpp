@@ -28,13 +28,13 @@ class Recording {
     // More than one share their reads.
     void chunks(size_t count, size_t tokens) {
         std::vector<Chosen> chosen(count);
-        if (count > 1) REQUIRE(rig_.cache->begin_together(static_cast<uint32_t>(count)));
+        if (count > 1) REQUIRE(rig_.cache->begin_chunk_group(static_cast<uint32_t>(count)));
         for (int32_t layer = 0; layer < layers; ++layer) {
             for (size_t i = 0; i < count; ++i) {
                 sweep(layer, tokens, i + 1 < count, chosen[i]);
             }
         }
-        if (count > 1) rig_.cache->end_together();
+        if (count > 1) rig_.cache->end_chunk_group();
         for (size_t i = 0; i < count; ++i) {
             rig_.cache->token_passed();
             for (size_t token = 0; token < tokens; ++token) {
@@ -92,7 +92,7 @@ void check_equal(const CacheStats& a, const CacheStats& b) {
     CHECK(a.evictions == b.evictions);
     CHECK(a.sweep_asked == b.sweep_asked);
     CHECK(a.sweep_hits == b.sweep_hits);
-    CHECK(a.chunks_together == b.chunks_together);
+    CHECK(a.chunks_grouped == b.chunks_grouped);
     CHECK(a.guesses == b.guesses);
     CHECK(a.guesses_right == b.guesses_right);
     CHECK(a.bytes_demand == b.bytes_demand);
@@ -157,13 +157,13 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
             auto replay = simulate(routes, options);
             REQUIRE(replay);
             check_equal(live.stats(), *replay);
-            CHECK(replay->chunks_together > 4);
+            CHECK(replay->chunks_grouped > 4);
             CHECK(replay->sweep_hits > 0);
             // One after another they would have found less, and the replay knows.
-            for (RecordedToken& token : routes.tokens) token.together = false;
+            for (RecordedToken& token : routes.tokens) token.group_continues = false;
             auto apart = simulate(routes, options);
             REQUIRE(apart);
-            CHECK(apart->chunks_together == 0);
+            CHECK(apart->chunks_grouped == 0);
             if (slots < 300) CHECK(apart->sweep_hits < replay->sweep_hits);
         }
     }

@@ -28,7 +28,7 @@ struct Event {
 
 std::vector<Event> events_of(const Json& trace) {
     std::vector<Event> out;
-    for (size_t i = 0; i < trace["traceEvents"].size(); i++) {
+    for (size_t i = 0; i < trace["traceEvents"].size(); ++i) {
         const Json event = trace["traceEvents"].at(i);
         if (event["ph"].string().value() != "X") continue;
         out.push_back({event["name"].string().value(), event["cat"].string().value(),
@@ -83,7 +83,7 @@ TEST_CASE("spans that overlap on a track lie in lanes of their own") {
     TempDir folder;
     REQUIRE(spans::start(folder / "trace.json"));
     const int64_t at = spans::now();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; ++i) {
         spans::add({"read", at + i * 100000, at + 250000 + i * 100000, 4096, 0, 1, i,
                     spans::Track::drive, false});
     }
@@ -99,8 +99,8 @@ TEST_CASE("spans that overlap on a track lie in lanes of their own") {
         if (event.name == "read") reads.push_back(event);
     }
     REQUIRE(reads.size() == 4);
-    for (size_t i = 0; i < reads.size(); i++) {
-        for (size_t j = 0; j < i; j++) {
+    for (size_t i = 0; i < reads.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
             const bool apart = reads[j].begin + reads[j].length <= reads[i].begin + 0.002;
             CHECK((apart || reads[i].thread != reads[j].thread));
         }
@@ -111,7 +111,7 @@ TEST_CASE("spans that overlap on a track lie in lanes of their own") {
 TEST_CASE("memory is bounded: what does not fit is counted") {
     TempDir folder;
     REQUIRE(spans::start(folder / "trace.json", 10));
-    for (int i = 0; i < 25; i++) {
+    for (int i = 0; i < 25; ++i) {
         spans::add(
             {"read", spans::now(), spans::now() + 1, 0, 0, -1, -1, spans::Track::drive, false});
     }
@@ -161,7 +161,7 @@ TEST_CASE("a place that no trace can be written to is refused before the run") {
 
 TEST_CASE("finished from another thread while spans are added: whole spans, valid JSON") {
     TempDir folder;
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 20; ++round) {
         REQUIRE(spans::start(folder / "trace.json"));
         std::atomic<bool> begun = false;
         std::thread writer([&] {

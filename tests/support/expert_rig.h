@@ -28,7 +28,7 @@ enum class RigEngine { uring, threads, simulated };
 inline std::array<const Tensor*, expert_parts> parts_of(const Checkpoint& checkpoint,
                                                         ExpertKey key) {
     std::array<const Tensor*, expert_parts> parts;
-    for (int part = 0; part < expert_parts; part++) {
+    for (int part = 0; part < expert_parts; ++part) {
         parts[static_cast<size_t>(part)] = checkpoint.find(expert_name(key, part));
         REQUIRE(parts[static_cast<size_t>(part)]);
     }
@@ -51,7 +51,7 @@ struct Rig {
     }
     static int32_t count(const Checkpoint& checkpoint, bool layers) {
         int32_t n = 0;
-        while (checkpoint.find(expert_name(layers ? ExpertKey{n, 0} : ExpertKey{0, n}, 0))) n++;
+        while (checkpoint.find(expert_name(layers ? ExpertKey{n, 0} : ExpertKey{0, n}, 0))) ++n;
         return n;
     }
 
@@ -62,8 +62,8 @@ struct Rig {
         : checkpoint(open(options)),
           map(count(checkpoint, true), count(checkpoint, false), checkpoint.shards(), tuning,
               checkpoint.copies()) {
-        for (int32_t layer = 0; layer < map.layers(); layer++) {
-            for (int32_t expert = 0; expert < map.experts(); expert++) {
+        for (int32_t layer = 0; layer < map.layers(); ++layer) {
+            for (int32_t expert = 0; expert < map.experts(); ++expert) {
                 REQUIRE(map.add({layer, expert}, parts_of(checkpoint, {layer, expert})));
             }
         }
@@ -88,7 +88,7 @@ struct Rig {
     void start(std::unique_ptr<RingEngine> engine, uint32_t depth) {
         reader.reset();
         ring = std::make_unique<ReadRing>(std::move(engine), depth);
-        for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+        for (size_t shard = 0; shard < checkpoint.shards().size(); ++shard) {
             std::vector<const File*> copies{&checkpoint.shards()[shard]};
             for (const File& copy : checkpoint.copies()[shard]) copies.push_back(&copy);
             for (const File* file : copies) REQUIRE(ring->add_file(*file));
@@ -116,14 +116,14 @@ struct Rig {
             const auto count = reader->collect(some, true);
             REQUIRE(count);
             REQUIRE(*count > 0);
-            for (size_t i = 0; i < *count; i++) all.push_back(std::move(some[i]));
+            for (size_t i = 0; i < *count; ++i) all.push_back(std::move(some[i]));
         }
         return all;
     }
 
     // The six tensors in the slot are those of plain reads.
     bool holds(const std::byte* slot_data, ExpertKey key) {
-        for (int part = 0; part < expert_parts; part++) {
+        for (int part = 0; part < expert_parts; ++part) {
             const Tensor* tensor = checkpoint.find(expert_name(key, part));
             std::string& file = files_[tensor->shard];
             if (file.empty()) file = read_file(checkpoint.shards()[tensor->shard].path());

@@ -36,8 +36,8 @@ struct ExpertShards {
     std::string shard(int32_t layer) const {
         std::string header = "{";
         uint64_t at = 0;
-        for (int32_t expert = 0; expert < experts; expert++) {
-            for (int part = 0; part < expert_parts; part++) {
+        for (int32_t expert = 0; expert < experts; ++expert) {
+            for (int part = 0; part < expert_parts; ++part) {
                 const uint64_t bytes = part <= w3_codes ? codes : scales;
                 header += cat(at == 0 ? "" : ",", "\"", expert_name({layer, expert}, part),
                               "\":{\"dtype\":\"U8\",\"shape\":[", bytes, "],\"data_offsets\":[", at,
@@ -63,9 +63,9 @@ struct ExpertShards {
     }
     std::string index() const {
         std::string map;
-        for (int32_t layer = 0; layer < layers; layer++) {
-            for (int32_t expert = 0; expert < experts; expert++) {
-                for (int part = 0; part < expert_parts; part++) {
+        for (int32_t layer = 0; layer < layers; ++layer) {
+            for (int32_t expert = 0; expert < experts; ++expert) {
+                for (int part = 0; part < expert_parts; ++part) {
                     map += cat(map.empty() ? "" : ",", "\"", expert_name({layer, expert}, part),
                                "\":\"", name(layer, layers), "\"");
                 }

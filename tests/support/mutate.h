@@ -39,13 +39,13 @@ struct Container {
 
 inline std::string little_endian(uint64_t value) {
     std::string out(8, '\0');
-    for (int i = 0; i < 8; i++) out[static_cast<size_t>(i)] = static_cast<char>(value >> (8 * i));
+    for (int i = 0; i < 8; ++i) out[static_cast<size_t>(i)] = static_cast<char>(value >> (8 * i));
     return out;
 }
 
 inline uint64_t header_length(const std::string& bytes) {
     uint64_t value = 0;
-    for (int i = 7; i >= 0; i--) {
+    for (int i = 7; i >= 0; --i) {
         value = value << 8 | static_cast<uint8_t>(bytes[static_cast<size_t>(i)]);
     }
     return value;
@@ -91,7 +91,7 @@ inline std::string Container::header() const {
     for (const Item& item : items) {
         out += out.size() > 1 ? "," : "";
         out += json_quote(item.name) + ":{\"dtype\":" + json_quote(item.dtype) + ",\"shape\":[";
-        for (size_t i = 0; i < item.shape.size(); i++) {
+        for (size_t i = 0; i < item.shape.size(); ++i) {
             out += (i ? "," : "") + std::to_string(item.shape[i]);
         }
         out += "],\"data_offsets\":[" + std::to_string(item.begin) + "," +
@@ -188,7 +188,7 @@ inline std::string lfs_pointer() {
 }
 inline std::string html() {
     std::string out;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 40; ++i) {
         out += "<!doctype html><html><body>401 Unauthorized</body></html>\n";
     }
     return out;

@@ -222,8 +222,8 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
     out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
     out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
                cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
-               share(cache.sweep_hits, cache.sweep_asked), " hits, ", cache.chunks_together,
-               " chunks together, ", cache.ahead_started, " read ahead, ", cache.ahead_dropped,
+               share(cache.sweep_hits, cache.sweep_asked), " hits, ", cache.chunks_grouped,
+               " chunks in groups, ", cache.ahead_started, " read ahead, ", cache.ahead_dropped,
                " of them dropped\n");
     if (all.vram.asked + all.vram.sweep_asked > 0) {
         const CacheStats& vram = all.vram;
@@ -283,7 +283,7 @@ void write_cache(JsonWriter& json, const CacheStats& c) {
         .member("evictions", c.evictions)
         .member("sweep_asked", c.sweep_asked)
         .member("sweep_hits", c.sweep_hits)
-        .member("chunks_together", c.chunks_together)
+        .member("chunks_together", c.chunks_grouped)
         .member("ahead_started", c.ahead_started)
         .member("ahead_dropped", c.ahead_dropped)
         .member("prefetch_started", c.prefetch_started)

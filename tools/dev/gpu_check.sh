@@ -75,7 +75,7 @@ if has golden; then
             check "golden $model, --launches $how" \
                 "$sluice" $models/$model --verify $golden --vram-slots $one --chunk 1 --launches $how
         done
-        check "golden $model, chunks of 7 together, a layer's experts in RAM" \
+        check "golden $model, chunk groups of 7, a layer's experts in RAM" \
             "$sluice" $models/$model --verify $golden --vram-slots off --cache-slots $((all / 8)) --chunk 7
         check "golden $model, reference index keys" \
             "$sluice" $models/$model --verify $golden --index-keys reference
@@ -118,7 +118,7 @@ if has bits; then
         check "bits: --launches $how" "$sluice" $models/dsv41-tiny --verify "$trace" --launches $how
     done
     for chunk in 3 7; do
-        check "bits: chunks of $chunk together, a layer's experts in RAM" \
+        check "bits: chunk groups of $chunk, a layer's experts in RAM" \
             "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots 64 --chunk $chunk
     done
     check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%

@@ -126,16 +126,16 @@ Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const Machine
     const auto distinct_of = [&](double m) {
         return s.experts * (1 - std::pow(1 - s.top_k / s.experts, m));
     };
-    // Chunks that go together read what is new to them, and what the lent slots could not keep.
-    const bool together = std::min(tokens, plan.together) > plan.shape.chunk;
-    const double lent = together ? std::min(s.experts, real(plan.cache_slots)) : 0;
+    // The chunks of a group read what is new to them, and what the lent slots could not keep.
+    const bool grouped = std::min(tokens, plan.chunk_group_tokens) > plan.shape.chunk;
+    const double lent = grouped ? std::min(s.experts, real(plan.cache_slots)) : 0;
     const Hits reading = hits_of(model, plan.cache_slots - static_cast<uint32_t>(lent),
                                  plan.vram_cache_slots, warmth);
     double before = 0;  // tokens of the chunks that went first
     for (int32_t done = 0; done < tokens; done += plan.shape.chunk) {
         const double m = std::min(tokens - done, plan.shape.chunk);
         const double distinct = distinct_of(m);
-        if (!together || before + m > plan.together) before = 0;
+        if (!grouped || before + m > plan.chunk_group_tokens) before = 0;
         const double fresh = distinct_of(before + m) - distinct_of(before);
         const double again = before > 0 ? std::max(0.0, distinct - fresh - lent) : 0;
         add_experts(t, s, rates, reading, s.layers * distinct, s.layers * (fresh + again),

@@ -10,7 +10,7 @@
 //     cpu    the same without a card; with one, the head if it is in host memory
 // Prompt, chunk after chunk of m tokens: a layer's distinct experts under even routing,
 // N (1 - (1 - top_k / N)^m), are copied and computed once a chunk, and read once for all chunks
-// that go together, as far as the cache can lend them a layer's slots; matrices cost the larger of
+// of a group, as far as the cache can lend them a layer's slots; matrices cost the larger of
 // their bytes and their multiply-adds; only the last token goes through the head.
 //
 // Hit rates: cold 0. Warm with even routing: the share s of all experts that is kept. Warm with

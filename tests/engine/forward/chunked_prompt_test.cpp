@@ -1,5 +1,5 @@
-// Chunks of a prompt that go through each layer together: the bits of one after another, each
-// expert read once, and a turn that ends early leaves no trace.
+// Chunk groups, whose chunks all pass a layer before the next one: the bits of separate chunks,
+// each expert read once, and a turn that ends early leaves no trace.
 #include <cstring>
 
 #include "cache/simulator.h"
@@ -97,8 +97,8 @@ TEST_CASE("the logits of every position, whatever the chunk and the order") {
                     const Logits got = run(*session, ids);
                     if (want.empty()) want = got;
                     CHECK(same(got, want));
-                    const bool together = session->stats().cache.chunks_together > 0;
-                    CHECK(together == (slots > 0 && chunk < 512));
+                    const bool grouped = session->stats().cache.chunks_grouped > 0;
+                    CHECK(grouped == (slots > 0 && chunk < 512));
                 }
             }
         }
@@ -131,15 +131,15 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does") {
                 CAPTURE(slots);
                 const RunStats stats = fed(chunk, slots);
                 CHECK(stats.cache.bytes_demand == once);
-                CHECK(stats.cache.chunks_together == chunks);
+                CHECK(stats.cache.chunks_grouped == chunks);
             }
             const RunStats off = fed(chunk, 0), less = fed(chunk, 48), all = fed(chunk, 512);
-            CHECK(off.cache.chunks_together == 0);
+            CHECK(off.cache.chunks_grouped == 0);
             CHECK(off.cache.sweep_hits == 0);
-            CHECK(less.cache.chunks_together == chunks);
+            CHECK(less.cache.chunks_grouped == chunks);
             CHECK(less.cache.bytes_demand > once);
             CHECK(less.cache.bytes_demand < once + (off.cache.bytes_demand - once) / 2);
-            CHECK(all.cache.chunks_together == 0);  // the cache keeps them anyway
+            CHECK(all.cache.chunks_grouped == 0);  // the cache keeps them anyway
             CHECK(all.cache.bytes_demand == once);
             if (apart > 0) CHECK(off.cache.bytes_demand < apart);  // larger chunks read less
             apart = off.cache.bytes_demand;
@@ -171,7 +171,7 @@ TEST_CASE("longer prompts than RAM keeps the chunks of go in several turns") {
     auto session = open_session(*whole);
     Logits want;
     keep(want, session->feed(prompt));
-    CHECK(session->stats().cache.chunks_together == 15);
+    CHECK(session->stats().cache.chunks_grouped == 15);
     session.reset();
 
     EngineOptions options = chunked("dsv41-tiny", 20, 64);
@@ -192,12 +192,12 @@ TEST_CASE("longer prompts than RAM keeps the chunks of go in several turns") {
         Logits got;
         keep(got, other->feed(prompt));
         CHECK(same(got, want));
-        const uint64_t together = other->stats().cache.chunks_together;
+        const uint64_t grouped = other->stats().cache.chunks_grouped;
         const bool refused = noted(*engine, "RAM does not hold two such chunks");
-        CHECK(refused == (together == 0));
+        CHECK(refused == (grouped == 0));
         // Every turn reads once.
         const CacheStats& cache = other->stats().cache;
-        if (together == 15 && cache.sweep_asked - cache.sweep_hits > 8u * 64) several = true;
+        if (grouped == 15 && cache.sweep_asked - cache.sweep_hits > 8u * 64) several = true;
         none |= refused;
     }
     CHECK(several);
@@ -239,7 +239,7 @@ TEST_CASE("stopped or failed in the middle, the session is where it was") {
                 CHECK(same(got, want));
             }
         }
-        CHECK(session->stats().cache.chunks_together > 0);
+        CHECK(session->stats().cache.chunks_grouped > 0);
     }
 }
 
@@ -275,7 +275,7 @@ TEST_CASE("a drive that fails under one of the chunks is told, and the next turn
     }
 }
 
-TEST_CASE("routes of chunks that went together replay to the same hits") {
+TEST_CASE("routes of a chunk group replay to the same hits") {
     TempDir folder;
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     for (uint32_t slots : {48u, 64u, 100u, 300u, 512u}) {
@@ -307,8 +307,8 @@ TEST_CASE("routes of chunks that went together replay to the same hits") {
             CHECK(replayed->evictions == live.evictions);
             CHECK(replayed->sweep_asked == live.sweep_asked);
             CHECK(replayed->sweep_hits == live.sweep_hits);
-            CHECK(replayed->chunks_together == live.chunks_together);
-            CHECK((live.chunks_together > 0) == (slots < 512));
+            CHECK(replayed->chunks_grouped == live.chunks_grouped);
+            CHECK((live.chunks_grouped > 0) == (slots < 512));
             std::filesystem::remove(folder / "routes");
         }
     }
@@ -355,7 +355,7 @@ TEST_CASE("a chunk that waits for its turn costs a few trips to the host a layer
         auto engine = load_engine(chunked("dsv41-tiny", 50, slots, On::device));
         auto session = open_session(*engine);
         REQUIRE(session->feed(std::span(ids).first(200)));
-        CHECK(session->stats().cache.chunks_together == (slots ? 4 : 0));
+        CHECK(session->stats().cache.chunks_grouped == (slots ? 4 : 0));
         trips[slots > 0] = session->stats().device.downloads;
     }
     // Streams and coefficients after 7 layers; rope tables once; 3 lists and a candidate mask.

@@ -21,8 +21,8 @@ namespace {
 // Every expert of a model once, in random order.
 void read_everything(Rig& rig, uint64_t seed) {
     std::vector<ExpertKey> keys;
-    for (int32_t layer = 0; layer < rig.map.layers(); layer++) {
-        for (int32_t expert = 0; expert < rig.map.experts(); expert++)
+    for (int32_t layer = 0; layer < rig.map.layers(); ++layer) {
+        for (int32_t expert = 0; expert < rig.map.experts(); ++expert)
             keys.push_back({layer, expert});
     }
     std::mt19937_64 random(seed);
@@ -88,7 +88,7 @@ TEST_CASE("experts: any tuning and depth gives the same bytes") {
 
 TEST_CASE("experts: two ranges when the writer kept them together") {
     Rig rig(tiny, {1, 1 << 20, 4});
-    for (int32_t expert = 0; expert < rig.map.experts(); expert++) {
+    for (int32_t expert = 0; expert < rig.map.experts(); ++expert) {
         CHECK(rig.map.plan({3, expert}).reads.size() == 2);
         CHECK(rig.map.expert_bytes({3, expert}) == 3 * 8192 + 3 * 512);
     }
@@ -101,7 +101,7 @@ TEST_CASE("experts: two ranges when the writer kept them together") {
 
 TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
     Rig whole(random_a, {3, 4096, 3}), pieces(random_a, {3, 4096, 3, 4096});
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < 300; ++seed) {
         CAPTURE(seed);
         Rig& rig = seed % 2 == 0 ? whole : pieces;
         std::mt19937_64 random(seed);
@@ -122,7 +122,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
                 (arrived.error->code == Code::interrupted ? cancelled : failed)++;
             }
         };
-        for (int step = 0; step < 60; step++) {
+        for (int step = 0; step < 60; ++step) {
             const uint64_t dice = random() % 10;
             const ExpertKey key{static_cast<int32_t>(random() % rig.map.layers()),
                                 static_cast<int32_t>(random() % rig.map.experts())};
@@ -141,7 +141,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
                 std::array<Arrived, 2> some;
                 const auto count = rig.reader->collect(some, random() % 2 == 0);
                 REQUIRE(count);
-                for (size_t i = 0; i < *count; i++) check(some[i]);
+                for (size_t i = 0; i < *count; ++i) check(some[i]);
             }
             REQUIRE(rig.reader->pending() == open.size());
             REQUIRE(rig.reader->pending_demand() <= rig.reader->pending());
@@ -164,7 +164,7 @@ TEST_CASE("experts: demand starts in the order asked, few at a time") {
     CHECK(rig.reader->pending_demand() == 4);
     const auto arrived = rig.collect_all();
     REQUIRE(arrived.size() == 4);
-    for (size_t i = 0; i < 4; i++) CHECK(arrived[i].key == keys[i]);
+    for (size_t i = 0; i < 4; ++i) CHECK(arrived[i].key == keys[i]);
     CHECK(asked(rig) == planned(rig, keys));
     uint64_t bytes = 0;
     for (const ExpertKey key : keys) {
@@ -226,7 +226,7 @@ TEST_CASE("experts: an overtaken prefetch goes on only when the last demand byte
     REQUIRE(rig.reader->pump());
     rig.request({0, 0});
     const size_t before_rest = 2 + rig.map.plan({0, 0}).reads.size();
-    for (size_t completions = 0; completions < before_rest; completions++) {
+    for (size_t completions = 0; completions < before_rest; ++completions) {
         CHECK(asked(rig).size() <= before_rest);
         REQUIRE(*rig.ring->reap(true) == 1);
     }
@@ -323,7 +323,7 @@ TEST_CASE("experts: a prefetch is read in pieces, whatever their size, to the sa
         CAPTURE(piece);
         Rig rig(random_a, {2, 4096, 2, piece});
         rig.start(RigEngine::simulated, 16);
-        for (int32_t expert = 0; expert < 8; expert++) rig.request({1, expert}, Urgency::prefetch);
+        for (int32_t expert = 0; expert < 8; ++expert) rig.request({1, expert}, Urgency::prefetch);
         for (const Arrived& arrived : rig.collect_all()) {
             REQUIRE(!arrived.error);
             CHECK(rig.holds(arrived.slot, arrived.key));
@@ -347,7 +347,7 @@ TEST_CASE("experts: a failed read names shard, layer, expert and offset, the oth
             CHECK(!arrived.error);
             continue;
         }
-        failed++;
+        ++failed;
         REQUIRE(arrived.error);
         CHECK(arrived.error->code == Code::io);
         says(arrived.error->message,
@@ -372,7 +372,7 @@ TEST_CASE("experts: a shard cut short while it is open is an error, not stale by
 }
 
 TEST_CASE("experts: header lengths that shift the data by any number of bytes") {
-    for (size_t k = 1; k <= 7; k++) {
+    for (size_t k = 1; k <= 7; ++k) {
         CAPTURE(k);
         Copy copy;
         for (const int number : {2, 3, 4, 5, 6, 7, 8, 9}) {
@@ -470,7 +470,7 @@ TEST_CASE("experts: one whose tensors are in two shards is refused by name") {
 TEST_CASE("experts: a reader that goes away in the middle leaves nothing under way") {
     Rig rig(tiny, {4, 4096, 4});
     rig.start(RigEngine::threads, 8);
-    for (int32_t expert = 0; expert < 20; expert++) rig.request({2, expert});
+    for (int32_t expert = 0; expert < 20; ++expert) rig.request({2, expert});
     REQUIRE(rig.reader->pump());
     CHECK(rig.ring->in_flight() > 0);
     rig.reader.reset();

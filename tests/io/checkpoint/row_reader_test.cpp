@@ -101,7 +101,7 @@ TEST_CASE("rows: each row's codes and scales land in the order asked, on every e
             rig.start(engine, 32);
             RowReader reader(*rig.ring, rig.table, 48);
             std::mt19937_64 random(1);
-            for (int i = 0; i < 20; i++) {
+            for (int i = 0; i < 20; ++i) {
                 const auto rows = rig.random_rows(1 + random() % 48, random);
                 CHECK(read_rows(reader, rig.table, rows) == rig.expected(rows));
             }
@@ -110,7 +110,7 @@ TEST_CASE("rows: each row's codes and scales land in the order asked, on every e
 }
 
 TEST_CASE("rows: any drive, any depth, any geometry") {
-    for (uint64_t seed = 0; seed < 150; seed++) {
+    for (uint64_t seed = 0; seed < 150; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random(seed);
         Rig rig(1 + random() % 900, 1 + random() % 700, 1 + random() % 40, random() % 9000,
@@ -118,7 +118,7 @@ TEST_CASE("rows: any drive, any depth, any geometry") {
         rig.start(Engine::simulated, 1 + static_cast<uint32_t>(random() % 20), seed,
                   {.short_read = 0.2, .again = 0.1, .reorder = 0.8, .late = 0.5});
         RowReader reader(*rig.ring, rig.table, 300);
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; ++i) {
             const auto rows = rig.random_rows(random() % 300, random);
             CHECK(read_rows(reader, rig.table, rows) == rig.expected(rows));
         }
@@ -160,7 +160,7 @@ TEST_CASE("rows: no block is read twice, none without need") {
         std::set<uint64_t> needed;
         for (const uint64_t row : rows) {
             const auto add = [&](uint64_t begin, uint64_t bytes) {
-                for (uint64_t b = begin / block; b <= (begin + bytes - 1) / block; b++) {
+                for (uint64_t b = begin / block; b <= (begin + bytes - 1) / block; ++b) {
                     needed.insert(b);
                 }
             };
@@ -168,7 +168,7 @@ TEST_CASE("rows: no block is read twice, none without need") {
             add(rig.table.scales_offset + row * 8, 8);
         }
         std::set<uint64_t> read;
-        for (size_t i = before; i < rig.sim->submitted().size(); i++) {
+        for (size_t i = before; i < rig.sim->submitted().size(); ++i) {
             const RingEngine::Raw& raw = rig.sim->submitted()[i];
             for (uint64_t at = raw.offset; at < raw.offset + raw.length; at += block) {
                 CHECK(read.insert(at / block).second);

@@ -55,20 +55,20 @@ struct BusyCaller {
 
 TEST_CASE("meter: only what was waited for is timed") {
     DriveMeter meter;
-    for (int i = 0; i < 16; i++) meter.queued(at(0));
+    for (int i = 0; i < 16; ++i) meter.queued(at(0));
     // One MiB a millisecond; some are found a second late and say nothing.
-    for (int i = 1; i <= 8; i++) meter.finished(at(i), read_bytes, true);
+    for (int i = 1; i <= 8; ++i) meter.finished(at(i), read_bytes, true);
     CHECK(meter.rate() == doctest::Approx(1.048576e9));
-    for (int i = 9; i <= 11; i++) meter.finished(at(1000), read_bytes, false);
+    for (int i = 9; i <= 11; ++i) meter.finished(at(1000), read_bytes, false);
     meter.finished(at(1001), read_bytes, true);
-    for (int i = 1; i <= 4; i++) meter.finished(at(1001 + i), read_bytes, true);
+    for (int i = 1; i <= 4; ++i) meter.finished(at(1001 + i), read_bytes, true);
     CHECK(meter.rate() == doctest::Approx(1.048576e9));
     CHECK(meter.in_flight() == 0);
     CHECK(meter.bytes() == 16 * read_bytes);
     CHECK_FALSE(meter.slowed_down());
-    for (int batch = 0; batch < 200; batch++) {
-        for (int i = 0; i < 4; i++) meter.queued(at(2000 + batch * 100));
-        for (int i = 1; i <= 4; i++) {
+    for (int batch = 0; batch < 200; ++batch) {
+        for (int i = 0; i < 4; ++i) meter.queued(at(2000 + batch * 100));
+        for (int i = 1; i <= 4; ++i) {
             meter.finished(at(2000 + batch * 100 + i * (batch < 100 ? 1 : 4)), read_bytes, true);
         }
         if (batch < 150) CHECK_FALSE(meter.slow());  // not yet for long
@@ -77,9 +77,9 @@ TEST_CASE("meter: only what was waited for is timed") {
     CHECK(meter.best() == doctest::Approx(1.048576e9));
     CHECK_FALSE(meter.slowed_down());  // told once
     CHECK(meter.slow());
-    for (int batch = 0; batch < 10; batch++) {
-        for (int i = 0; i < 4; i++) meter.queued(at(30000 + batch * 100));
-        for (int i = 1; i <= 4; i++) meter.finished(at(30000 + batch * 100 + i), read_bytes, true);
+    for (int batch = 0; batch < 10; ++batch) {
+        for (int i = 0; i < 4; ++i) meter.queued(at(30000 + batch * 100));
+        for (int i = 1; i <= 4; ++i) meter.finished(at(30000 + batch * 100 + i), read_bytes, true);
     }
     CHECK_FALSE(meter.slow());  // it recovered
 }
@@ -89,31 +89,31 @@ TEST_CASE("meter: a caller that got the processor late makes no drive look slow"
     double now = 0;
     // A MiB a millisecond; the caller sleeps through 32 of them, and finds one, then the others.
     for (int round = 0; round < 20; round++, now += 100) {
-        for (int i = 0; i < 64; i++) meter.queued(at(now));
-        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read_bytes, true);
+        for (int i = 0; i < 64; ++i) meter.queued(at(now));
+        for (int i = 1; i <= 32; ++i) meter.finished(at(now + i), read_bytes, true);
         meter.finished(at(now + 64), read_bytes, true);
-        for (int i = 1; i < 32; i++) meter.finished(at(now + 64.05), read_bytes, true);
+        for (int i = 1; i < 32; ++i) meter.finished(at(now + 64.05), read_bytes, true);
     }
     CHECK(meter.best() < 1.3e9);
     CHECK(meter.rate() == doctest::Approx(1.048576e9).epsilon(0.2));
     for (int batch = 0; batch < 10; batch++, now += 100) {
-        for (int i = 0; i < 32; i++) meter.queued(at(now));
-        for (int i = 1; i <= 32; i++) meter.finished(at(now + i), read_bytes, true);
+        for (int i = 0; i < 32; ++i) meter.queued(at(now));
+        for (int i = 1; i <= 32; ++i) meter.finished(at(now + i), read_bytes, true);
         CHECK_FALSE(meter.slow());
     }
     for (int batch = 0; batch < 20; batch++, now += 200) {
-        for (int i = 0; i < 32; i++) meter.queued(at(now));
-        for (int i = 1; i <= 32; i++) meter.finished(at(now + 4 * i), read_bytes, true);
+        for (int i = 0; i < 32; ++i) meter.queued(at(now));
+        for (int i = 1; i <= 32; ++i) meter.finished(at(now + 4 * i), read_bytes, true);
     }
     CHECK(meter.slowed_down());
 }
 
 TEST_CASE("meter: a steady drive is never called slow, one that became slow soon is") {
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    for (uint64_t seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         BusyCaller caller(seed);
         bool slow = false;
-        for (int step = 0; step < 2000; step++) {
+        for (int step = 0; step < 2000; ++step) {
             caller.step();
             slow = slow || caller.meter.slow();
         }

@@ -34,15 +34,15 @@ class FailingDrive final : public RingEngine {
     Result<void> submit(std::span<const Raw> reads) override {
         for (const Raw& read : reads) {
             if (read.drive != drive_) continue;
-            asked_++;
+            ++asked_;
             if (left_ == 0) failing_.insert({read.id, true});
-            if (left_ > 0) left_--;
+            if (left_ > 0) --left_;
         }
         return inner_.submit(reads);
     }
     Result<size_t> reap(std::span<RawDone> out, bool wait) override {
         auto count = inner_.reap(out, wait);
-        for (size_t i = 0; count && i < *count; i++) {
+        for (size_t i = 0; count && i < *count; ++i) {
             if (failing_.erase(out[i].id) > 0) out[i].result = -EIO;
         }
         return count;
@@ -90,8 +90,8 @@ struct Drives {
         const double start = clock ? clock->seconds() : 0;
         const uint64_t before = rig->reader->bytes_read();
         rig->slots.clear();
-        for (int32_t expert = 0; expert < shards.experts; expert++) {
-            for (int32_t layer = 0; layer < shards.layers; layer++) rig->request({layer, expert});
+        for (int32_t expert = 0; expert < shards.experts; ++expert) {
+            for (int32_t layer = 0; layer < shards.layers; ++layer) rig->request({layer, expert});
         }
         for (const Arrived& arrived : rig->collect_all()) {
             if (arrived.error) FAIL(arrived.error->message);
@@ -159,7 +159,7 @@ TEST_CASE("shares: in proportion, less for who has more to do, nothing below the
 
 TEST_CASE("shares: any drives, any backlog: everything once, none later than it must") {
     std::mt19937_64 random(4);
-    for (int round = 0; round < 2000; round++) {
+    for (int round = 0; round < 2000; ++round) {
         CAPTURE(round);
         std::vector<CopyState> copies(1 + random() % copies_max);
         for (CopyState& copy : copies) {
@@ -169,7 +169,7 @@ TEST_CASE("shares: any drives, any backlog: everything once, none later than it 
         copies[random() % copies.size()].available = true;
         std::vector<PlannedRead> reads;
         uint64_t total = 0;
-        for (uint64_t i = 0; i < 1 + random() % 6; i++) {
+        for (uint64_t i = 0; i < 1 + random() % 6; ++i) {
             const auto length = static_cast<uint32_t>(4096 * (1 + random() % 300));
             reads.push_back({(random() % 1000) * 4096, length, length, total});
             total += length;
@@ -213,7 +213,7 @@ TEST_CASE("drives: one that is busy does not keep another waiting") {
     d.spread();
     d.pace({{200 * mb, 0}});
     // Far more than may be in flight on the first, before a single one of the second.
-    for (int32_t expert = 0; expert < 12; expert++) d.rig->request({0, expert});
+    for (int32_t expert = 0; expert < 12; ++expert) d.rig->request({0, expert});
     d.rig->request({1, 0});
     Arrived arrived[1];
     int32_t before = 0;
@@ -221,7 +221,7 @@ TEST_CASE("drives: one that is busy does not keep another waiting") {
         auto count = d.rig->reader->collect(arrived, true);
         REQUIRE((count && *count == 1));
         if (arrived[0].key.layer == 1) break;
-        before++;
+        ++before;
     }
     CHECK(before <= 2);
     d.rig->collect_all();
@@ -231,7 +231,7 @@ TEST_CASE("drives: a prefetch goes to an idle drive while another is busy") {
     Drives d;
     d.spread();
     d.pace({{200 * mb, 0}});
-    for (int32_t expert = 0; expert < 12; expert++) d.rig->request({0, expert});
+    for (int32_t expert = 0; expert < 12; ++expert) d.rig->request({0, expert});
     d.rig->request({0, 11}, Urgency::prefetch);  // its drive is busy to the end
     d.rig->request({1, 3}, Urgency::prefetch);
     std::vector<ExpertKey> order;
@@ -274,13 +274,13 @@ TEST_CASE("mirror: a drive that slows down is asked for less, with one line") {
     d.mirror({0, 1});
     Warnings warnings;
     d.pace({{200 * mb, 0}, {200 * mb, 0}});
-    for (int i = 0; i < 12; i++) d.read_all();
+    for (int i = 0; i < 12; ++i) d.read_all();
     for (const DriveStats& drive : d.rig->ring->drive_stats()) {
         CHECK(drive.state == State::in_use);
         CHECK(drive.cause.empty());
     }
     d.paced->set_pace(1, {20 * mb, 0});
-    for (int i = 0; i < 10; i++) d.read_all();
+    for (int i = 0; i < 10; ++i) d.read_all();
     CHECK(d.read_all() > 0.9 * 220 * mb);
     const auto drives = d.rig->ring->drive_stats();
     CHECK(drives[0].state == State::in_use);
@@ -332,15 +332,15 @@ TEST_CASE("mirror: when no copy is left the expert fails, naming shard and drive
     Warnings warnings;
     d.rig->start(RigEngine::simulated, 128, 1, {.bad_begin = 1u << 20, .bad_end = (1u << 20) + 1});
     size_t failed = 0;
-    for (int32_t layer = 0; layer < 2; layer++) {
-        for (int32_t expert = 0; expert < 12; expert++) d.rig->request({layer, expert});
+    for (int32_t layer = 0; layer < 2; ++layer) {
+        for (int32_t expert = 0; expert < 12; ++expert) d.rig->request({layer, expert});
     }
     for (const Arrived& arrived : d.rig->collect_all()) {
         if (!arrived.error) {
             CHECK(d.rig->holds(arrived.slot, arrived.key));
             continue;
         }
-        failed++;
+        ++failed;
         const std::string& message = arrived.error->message;
         CHECK(message.find("model-0000") != std::string::npos);
         CHECK(message.find("EIO") != std::string::npos);
@@ -373,7 +373,7 @@ TEST_CASE("mirror: a shard that differs is an error that names it, so is none at
     CHECK(message.find("headers differ") != std::string::npos);
     for (const size_t from_end : {size_t{1}, good.size() / 3}) {  // other tensors, the same header
         other = good;
-        for (size_t i = good.size() - from_end; i < good.size() - from_end / 2; i++) other[i] ^= 1;
+        for (size_t i = good.size() - from_end; i < good.size() - from_end / 2; ++i) other[i] ^= 1;
         write_file(mirror / name, other);
         CHECK(refused().find("on differ") != std::string::npos);
     }
@@ -421,7 +421,7 @@ TEST_CASE("mirror: on the drive that has its shards already it is told as idle, 
 }
 
 TEST_CASE("mirror: any faults, any tuning, the same bytes") {
-    for (uint64_t seed = 0; seed < 12; seed++) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random(seed);
         Drives d;

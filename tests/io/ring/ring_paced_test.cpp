@@ -39,7 +39,7 @@ struct Scene {
     Times times;
 
     explicit Scene(std::vector<DrivePace> paces, SimFaults faults = {}) {
-        for (uint32_t drive = 0; drive < 2; drive++) {
+        for (uint32_t drive = 0; drive < 2; ++drive) {
             auto file = File::open(folder.write("shard" + std::to_string(drive), content));
             REQUIRE(file);
             files.push_back(std::move(*file));
@@ -66,10 +66,10 @@ struct Scene {
 
 TEST_CASE("paced: one pipe of the given rate, latencies side by side") {
     Scene s({{mib * 100.0, 0.002}});
-    for (uint64_t tag = 0; tag < 8; tag++) s.queue(tag, 0);
+    for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, 0);
     CHECK(*s.ring->reap(false) == 0);  // nothing is there before its time
     s.finish();
-    for (uint64_t tag = 0; tag < 8; tag++) {
+    for (uint64_t tag = 0; tag < 8; ++tag) {
         CAPTURE(tag);
         CHECK(s.times.at[tag] == doctest::Approx(0.002 + 0.01 * static_cast<double>(tag + 1)));
     }
@@ -92,14 +92,14 @@ TEST_CASE("paced: an idle drive is not owed time") {
 TEST_CASE("paced: drives with rates of their own, and one rate for all") {
     SUBCASE("own") {
         Scene s({{mib * 100.0, 0}, {mib * 50.0, 0.001}});
-        for (uint64_t tag = 0; tag < 8; tag++) s.queue(tag, tag % 2);
+        for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, tag % 2);
         s.finish();
         CHECK(s.times.at[6] == doctest::Approx(0.04));
         CHECK(s.times.at[7] == doctest::Approx(0.081));
     }
     SUBCASE("one") {
         Scene s({{mib * 100.0, 0}});
-        for (uint64_t tag = 0; tag < 8; tag++) s.queue(tag, tag % 2);
+        for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, tag % 2);
         s.finish();
         CHECK(s.times.at[6] == doctest::Approx(0.04));
         CHECK(s.times.at[7] == doctest::Approx(0.04));
@@ -107,7 +107,7 @@ TEST_CASE("paced: drives with rates of their own, and one rate for all") {
     SUBCASE("slower from now on") {
         Scene s({{mib * 100.0, 0}});
         s.engine->set_pace(1, {mib * 10.0, 0});
-        for (uint64_t tag = 0; tag < 2; tag++) s.queue(tag, static_cast<uint32_t>(tag));
+        for (uint64_t tag = 0; tag < 2; ++tag) s.queue(tag, static_cast<uint32_t>(tag));
         s.finish();
         CHECK(s.times.at[0] == doctest::Approx(0.01));
         CHECK(s.times.at[1] == doctest::Approx(0.1));
@@ -118,14 +118,14 @@ TEST_CASE("paced: the faults of what is below come through") {
     SUBCASE("bytes are right whatever the inner engine does") {
         Scene s({{mib * 100.0, 0.0001}},
                 {.short_read = 0.3, .again = 0.2, .reorder = 0.5, .late = 0.5});
-        for (uint64_t tag = 0; tag < 8; tag++) s.queue(tag, tag % 2);
+        for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, tag % 2);
         s.finish();
         CHECK(s.times.errors.empty());
         CHECK(std::memcmp(s.memory.data(), s.content.data(), s.content.size()) == 0);
     }
     SUBCASE("a bad spot") {
         Scene s({{mib * 100.0, 0}}, {.bad_begin = 3 * mib, .bad_end = 3 * mib + 1});
-        for (uint64_t tag = 0; tag < 8; tag++) s.queue(tag, 0);
+        for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, 0);
         s.finish();
         REQUIRE(s.times.errors.size() == 1);
         CHECK(s.times.errors.count(3) == 1);
@@ -146,7 +146,7 @@ TEST_CASE("paced: by the real clock never faster than the rate") {
     ReadRing ring(std::move(choice->engine), 16);
     Times times;
     const auto start = Clock::now();
-    for (uint64_t tag = 0; tag < 8; tag++) {
+    for (uint64_t tag = 0; tag < 8; ++tag) {
         ring.queue({&*file, tag * mib, memory->data() + tag * mib, mib, mib, &times, tag});
     }
     while (ring.in_flight() > 0) REQUIRE(ring.reap(true));

@@ -78,7 +78,7 @@ TEST_CASE("the plan's placement is the engine's, line by line") {
         auto plan = make_plan(options, PlanParts::placement);
         REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
         CHECK(lines_of(plan->plan.placement) == lines_of(engine->placement()));
-        CHECK((plan->plan.together == 512) == (i == 5));
+        CHECK((plan->plan.chunk_group_tokens == 512) == (i == 5));
         CHECK(plan->options.chunk == engine->options().chunk);
         CHECK(plan->options.context == engine->options().context);
         CHECK(plan->device == engine->device_name());
@@ -173,7 +173,7 @@ TEST_CASE("a prompt of several chunks reads once what the cache keeps of a layer
         return prompt.terms.drive / (15360 * 18808832.0 / 8.8e9);
     };
     const Flash f(7838315315, 32 * gib);
-    CHECK(f.plan.together == f.plan.shape.context);
+    CHECK(f.plan.chunk_group_tokens == f.plan.shape.context);
     uint64_t store = 0;
     for (const BudgetLine& one : f.plan.placement) {
         if (one.what == "prompt chunks, 8192 tokens") store = one.bytes;
@@ -185,16 +185,16 @@ TEST_CASE("a prompt of several chunks reads once what the cache keeps of a layer
     CHECK(reads(f, 8192) == doctest::Approx(1).epsilon(0.02));
     // A longer context than RAM keeps: several turns.
     const Flash wide(7838315315, 16 * gib, {}, 65536);
-    CHECK(wide.plan.together > 3 * wide.plan.shape.chunk);
-    CHECK(wide.plan.together % wide.plan.shape.chunk == 0);
-    CHECK(wide.plan.together < 60000);
-    const double turns = std::ceil(60000.0 / wide.plan.together);
+    CHECK(wide.plan.chunk_group_tokens > 3 * wide.plan.shape.chunk);
+    CHECK(wide.plan.chunk_group_tokens % wide.plan.shape.chunk == 0);
+    CHECK(wide.plan.chunk_group_tokens < 60000);
+    const double turns = std::ceil(60000.0 / wide.plan.chunk_group_tokens);
     CHECK(reads(wide, 60000) == doctest::Approx(turns).epsilon(0.05));
     // Less than a layer stays, nothing does.
     const Flash less(7838315315, 32 * gib, 250);
     CHECK(reads(less, 4096) == doctest::Approx(1 + 134 / 384.0).epsilon(0.02));
     const Flash off(7838315315, 32 * gib, 0);
-    CHECK(off.plan.together == 0);
+    CHECK(off.plan.chunk_group_tokens == 0);
     CHECK(reads(off, 4096) == doctest::Approx(2).epsilon(0.02));
 }
 

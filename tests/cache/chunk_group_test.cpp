@@ -25,7 +25,7 @@ void pump_dry(Rig& rig) {
 // `chunks` chunks of a prompt that need every expert, layer by layer, reading ahead as the engine
 // does.
 void prompt(Rig& rig, int32_t chunks, size_t hold = 1) {
-    REQUIRE(rig.cache->begin_together(static_cast<uint32_t>(chunks)));
+    REQUIRE(rig.cache->begin_chunk_group(static_cast<uint32_t>(chunks)));
     const auto ids = every_expert();
     for (int32_t layer = 0; layer < layers; ++layer) {
         for (int32_t chunk = 0; chunk < chunks; ++chunk) {
@@ -39,7 +39,7 @@ void prompt(Rig& rig, int32_t chunks, size_t hold = 1) {
             pump_dry(rig);
         }
     }
-    rig.cache->end_together();
+    rig.cache->end_chunk_group();
     for (int32_t chunk = 0; chunk < chunks; ++chunk) rig.cache->token_passed();
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does, with a la
             CHECK(stats.ahead_dropped == 0);
             CHECK(stats.ahead_started > 0);
             CHECK(stats.evictions == 0);
-            CHECK(stats.chunks_together == static_cast<uint64_t>(chunks));
+            CHECK(stats.chunks_grouped == static_cast<uint64_t>(chunks));
         }
     }
 }
@@ -88,11 +88,11 @@ TEST_CASE("with fewer slots as many stay as there are, and the rest is read agai
     }
     // The ones that stayed come first, while the others are read.
     Rig rig(1, {}, {.cache_slots = 20, .transit_slots = transit});
-    REQUIRE(rig.cache->begin_together(2));
+    REQUIRE(rig.cache->begin_chunk_group(2));
     rig.run(0, every_expert(), DemandKind::sweep, 1, true);
     const auto order = rig.run(0, every_expert(), DemandKind::sweep);
     for (int32_t i = 0; i < 20; ++i) CHECK(order[i] == i);
-    rig.cache->end_together();
+    rig.cache->end_chunk_group();
 }
 
 TEST_CASE("a cache in use lends its least useful experts, and keeps the others") {
@@ -122,23 +122,23 @@ TEST_CASE("a cache in use lends its least useful experts, and keeps the others")
 
 TEST_CASE("whether sharing pays") {
     Rig off(1, {}, {.cache_slots = 0, .transit_slots = transit});
-    CHECK(!off.cache->together_pays(4));
+    CHECK(!off.cache->chunk_group_pays(4));
     Rig small(1, {}, {.cache_slots = 6, .transit_slots = transit});
-    CHECK(small.cache->together_pays(2));
-    CHECK(!small.cache->together_pays(1));
+    CHECK(small.cache->chunk_group_pays(2));
+    CHECK(!small.cache->chunk_group_pays(1));
     CHECK(!small.cache->keeps_layer());
     Rig layer(1, {}, {.cache_slots = experts, .transit_slots = transit});
     CHECK(layer.cache->keeps_layer());
     // Where all fit, the first chunk brings what the others need.
     Rig whole(1, {}, {.cache_slots = all, .transit_slots = transit});
-    CHECK(!whole.cache->together_pays(2));
+    CHECK(!whole.cache->chunk_group_pays(2));
     for (int32_t i = 0; i < layers; ++i) whole.run(i, every_expert(), DemandKind::sweep);
-    CHECK(!whole.cache->together_pays(9));
+    CHECK(!whole.cache->chunk_group_pays(9));
     // Where all but a few fit, what is lent costs more than it saves.
     Rig most(1, {}, {.cache_slots = all - 20, .transit_slots = transit});
     for (int32_t i = 0; i < layers; ++i) most.run(i, every_expert(), DemandKind::sweep);
-    CHECK(!most.cache->together_pays(2));
-    CHECK(most.cache->together_pays(9));
+    CHECK(!most.cache->chunk_group_pays(2));
+    CHECK(most.cache->chunk_group_pays(9));
 }
 
 TEST_CASE("given up in the middle, the cache is whole again") {
@@ -148,7 +148,7 @@ TEST_CASE("given up in the middle, the cache is whole again") {
         Rig rig(seed, rough(), {.cache_slots = slots, .transit_slots = transit, .poison = true});
         std::mt19937_64 random(seed);
         for (int turn = 0; turn < 4; ++turn) {
-            REQUIRE(rig.cache->begin_together(3));
+            REQUIRE(rig.cache->begin_chunk_group(3));
             const auto layer = static_cast<int32_t>(random() % layers);
             rig.run(layer, every_expert(), DemandKind::sweep, 1, true);
             if (layer + 1 < layers && rig.cache->keeps_layer()) {
@@ -163,7 +163,7 @@ TEST_CASE("given up in the middle, the cache is whole again") {
                 }
             }
             rig.cache->abandon();
-            rig.cache->end_together();
+            rig.cache->end_chunk_group();
             // All transit and cache slots are there.
             const uint64_t before = reads(rig);
             rig.run(layer, every_expert(), DemandKind::sweep, transit);
@@ -180,7 +180,7 @@ TEST_CASE("what a later chunk alone asks for finds room beside what was read ahe
     for (uint32_t slots : {20u, 64u, 120u}) {
         CAPTURE(slots);
         Rig rig(5, rough(), {.cache_slots = slots, .transit_slots = 3, .poison = true});
-        REQUIRE(rig.cache->begin_together(3));
+        REQUIRE(rig.cache->begin_chunk_group(3));
         const auto ids = every_expert();
         for (int32_t layer = 0; layer < layers; ++layer) {
             const std::vector<int32_t> few(ids.begin(), ids.begin() + 5);
@@ -191,7 +191,7 @@ TEST_CASE("what a later chunk alone asks for finds room beside what was read ahe
             rig.run(layer, ids, DemandKind::sweep, 2, false);
             pump_dry(rig);
         }
-        rig.cache->end_together();
+        rig.cache->end_chunk_group();
         if (slots == 64) CHECK(reads(rig) == all);
     }
 }
