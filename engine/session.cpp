@@ -15,7 +15,7 @@ namespace sluice {
 
 namespace {
 
-// The runtime's own counters, since it was loaded.
+// The counters of the runtime's parts since the model was loaded.
 RunStats totals(const Runtime& rt) {
     RunStats t;
     t.cache = rt.tiers.cache->stats();
@@ -74,8 +74,8 @@ Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
     return {};
 }
 
-// Tokens of the next pass. The official program goes one by one after the prompt, and with its
-// index keys that shows.
+// How many of the `left` tokens the next pass takes. After the prompt the official program feeds
+// one token at a time, which changes results with its index keys.
 size_t pass_length(Session::Impl& s, size_t left) {
     const EngineOptions& o = s.rt().options;
     if (o.index_keys == IndexKeys::reference && s.state().position() > 0) return 1;
@@ -99,12 +99,12 @@ Result<void> record_routes(Pass& pass) {
     return {};
 }
 
-void tell_touched(const std::filesystem::path& file) {
-    log::warn_once("a file in use was touched",
+void warn_changed(const std::filesystem::path& file) {
+    log::warn_once("a file in use changed",
                    cat(printable(file.native()),
-                       ": its owner, mode, attributes or content were touched while it is in use, "
-                       "and nothing tells which; if it was written to, answers are worth nothing: "
-                       "sluice inspect MODEL --check reads every byte"));
+                       ": its owner, mode, attributes or content changed while it is in use; if "
+                       "the content changed, answers are wrong: sluice inspect MODEL --check reads "
+                       "every byte"));
 }
 
 PrefetchGovernor::Token token_times(const RunStats& token, double seconds,
@@ -125,7 +125,7 @@ struct Feed {
     Session::Impl& s;
     std::span<const int32_t> ids;
     const Each& each;
-    int32_t* best = nullptr;  // set: no logits are wanted, but this, where the pass can tell it
+    int32_t* best = nullptr;  // set: the id of the best logit is enough, see Wanted::best
 
     Result<void> run() {
         size_t done = 0;
@@ -216,7 +216,7 @@ struct Feed {
         return pass;
     }
 
-    // Of the chunk `number` among `count` from ids[done] on that take turns in every layer.
+    // Progress of chunk `number` in a group of `count` chunks from ids[done] on.
     std::function<void(double)> progress(size_t done, size_t count, size_t number) {
         return [this, done, count, number](double layers_done) {
             const Runtime& rt = s.rt();
@@ -231,7 +231,7 @@ struct Feed {
         };
     }
 
-    // The tokens are the state's, and whoever counts tokens is told.
+    // Adds the tokens to the state, and counts them where tokens are counted.
     Result<void> finish(Pass& pass, const RunStats& before, Clock::time_point start) {
         Runtime& rt = s.rt();
         s.state().advance(pass.rows.ids);
@@ -256,7 +256,7 @@ Session::~Session() {
 
 namespace {
 
-// Feeds, and keeps the clock and the state: a failed call leaves no trace.
+// Feeds and measures. A failed call leaves the state as it was.
 Result<void> feed_all(Session::Impl& s, std::span<const int32_t> ids, const Each& each,
                       int32_t* best) {
     if (auto r = check_ids(s, ids); !r) return r;
@@ -302,9 +302,9 @@ Result<int32_t> Session::rewind_to_prefix(std::span<const int32_t> ids) {
     const auto differ = std::mismatch(ids.begin(), ids.end(), tokens.begin(), tokens.end());
     const auto common = static_cast<int32_t>(differ.first - ids.begin());
     int32_t keep = std::min(common, static_cast<int32_t>(ids.size()) - 1);
-    // A cut state of the reference's index keys is not the state of any of its runs.
+    // With the reference's index keys a cut state differs from that of any run of the reference.
     const bool whole = impl_->rt().options.index_keys == IndexKeys::reference;
-    while (keep > 0 && (whole ? keep != state.position() : !state.can_cut(keep))) keep--;
+    while (keep > 0 && (whole ? keep != state.position() : !state.can_cut(keep))) --keep;
     state.cut(keep);
     return keep;
 }
@@ -328,11 +328,11 @@ Result<void> Session::keep_routes() {
 Result<void> Session::files_unchanged() const {
     const Checkpoint& checkpoint = impl_->rt().checkpoint;
     const ReadRing& ring = *impl_->rt().ring;
-    const auto check = [&](const File& file) -> Result<void> {  // a failed drive was told already
+    const auto check = [&](const File& file) -> Result<void> {  // a failed drive has been reported
         if (ring.drive_failed(file.drive())) return {};
         const auto same = file.unchanged();
         if (!same) return tl::unexpected(same.error());
-        if (!*same) tell_touched(file.path());
+        if (!*same) warn_changed(file.path());
         return {};
     };
     for (const File& shard : checkpoint.shards()) {

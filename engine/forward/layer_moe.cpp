@@ -196,8 +196,8 @@ Result<void> Layer::start_prefetch() {
 
 // ---- operations ---------------------------------------------------------------------------------
 
-// The device reads the lists in place. Whatever read the lists before is done, since the routes were
-// downloaded after it.
+// The device reads the lists in place. Whatever read the lists before is done, since the routes
+// were downloaded after it.
 void Layer::write_lists() const {
     const size_t bytes = routed.rows.size() * 4;
     std::memcpy(scratch.rows, routed.rows.data(), bytes);

@@ -1,6 +1,6 @@
-// Mixture of experts (deepseek-v41.md section 3.9): routes the tokens, asks the tiers for the chosen
-// experts, and computes each of them where and when it is there. The order of arrival never shows:
-// every partial result has its own place, and one sum adds them in ascending expert id.
+// Mixture of experts (deepseek-v41.md section 3.9): routes the tokens, asks the tiers for the
+// chosen experts, and computes each of them where and when it is there. The order of arrival never
+// shows: every partial result has its own place, and one sum adds them in ascending expert id.
 //
 // Shapes: n tokens, k experts per token, D wide, F wide inside an expert. Device memory where
 // nothing else is said. Engine thread only.

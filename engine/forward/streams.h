@@ -1,5 +1,5 @@
-// The residual streams of a pass (hyper-connections, deepseek-v41.md sections 3.2-3.4): H streams per
-// token and the coefficients that are threaded from each sub-layer to the next one.
+// The residual streams of a pass (hyper-connections, deepseek-v41.md sections 3.2-3.4): H streams
+// per token and the coefficients that are threaded from each sub-layer to the next one.
 //
 //   start(embedding rows)  ->  for every sub-layer: enter(), the sub-layer reads io().x and writes
 //   its output, leave()  ->  settle() before anybody looks at h()
@@ -51,8 +51,8 @@ class Streams {
     // first `pre` is one-hot on the first stream. Uses io().x.
     void start(const std::vector<bf16>& rows);
 
-    // From the streams, in one launch where the backend can: the coefficients of this sub-layer and,
-    // with the coefficients that the sub-layer before computed, its input io().x and io().xq.
+    // From the streams, in one launch where the backend can: the coefficients of this sub-layer
+    // and, with the coefficients that the sub-layer before computed, its input io().x and io().xq.
     void enter(const HyperWeights& weights, const bf16* norm);
     void leave();                           // the sub-layer's output is io().y
     void leave(const ExpertOutput& parts);  // it is the sum of `parts`, which go to io().y first
