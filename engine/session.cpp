@@ -22,7 +22,7 @@ RunStats totals(const Runtime& rt) {
     if (rt.tiers.governor) t.cache.prefetch_switched_off = rt.tiers.governor->switched_off();
     t.ring = rt.ring->stats();
     t.drives = rt.ring->drive_stats();
-    for (uint32_t drive = 0; drive < t.drives.size(); drive++) {
+    for (uint32_t drive = 0; drive < t.drives.size(); ++drive) {
         t.drives[drive].expert_bytes = rt.tiers.cache->bytes_from(drive);
     }
     t.expert_bytes = t.cache.bytes_demand + t.cache.bytes_prefetch;
@@ -88,7 +88,7 @@ Result<void> record_routes(Pass& pass) {
     const ModelConfig& c = pass.runtime.config;
     const size_t k = static_cast<size_t>(c.top_k);
     for (int32_t i = 0; i < pass.at.n; ++i) {
-        for (int32_t layer = 0; layer < c.layers; layer++) {
+        for (int32_t layer = 0; layer < c.layers; ++layer) {
             const std::span<const int32_t> chosen(pass.routes.chosen[layer]);
             recorder->step({layer, chosen.subspan(i * k, k), pass.routes.guesses[layer]});
         }
