@@ -17,10 +17,9 @@ constexpr int32_t chunk_least = 16;
 constexpr int32_t chunk_step = 64;
 constexpr int32_t host_chunk_most = 2048;
 constexpr int32_t device_chunk_most = 4096;
-constexpr int32_t chunk_comfortable = 512;   // what the head has to leave room for on a device
-constexpr uint32_t vram_transit = 4;         // device slots that experts pass through
-constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
-constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
+constexpr int32_t chunk_comfortable = 512;  // what the head has to leave room for on a device
+constexpr uint32_t vram_transit = 4;        // device slots that experts pass through
+constexpr uint32_t row_capacity = 16384;    // Engram rows kept, a table
 constexpr uint32_t transit_slots_least = 8;
 
 // Each folder is a drive with reads of its own in flight; a mirror shares those of others.
@@ -53,7 +52,7 @@ void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
     const auto rows_max = static_cast<uint32_t>(chunk * in.config.engram_columns());
     for (const RowTable& table : in.tables) {
         plan.row_buffers += RowCache::memory(table, plan.row_capacity, rows_max) +
-                            row_staging * in.options.ring_depth * drives(in.options) / 2;
+                            row_stage_bytes(table) * in.options.ring_depth * drives(in.options) / 2;
     }
 }
 

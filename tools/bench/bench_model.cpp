@@ -37,7 +37,7 @@ Result<Run> run_once(Session& session, std::span<const int32_t> prompt, int32_t 
     run.prompt_s = seconds_since(start);
     RunStats before = session.stats();
     start = Clock::now();
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < count; ++i) {
         int32_t token = best_of(*logits);
         logits = session.feed(std::span<const int32_t>(&token, 1));
         if (!logits) return tl::unexpected(logits.error());
@@ -70,7 +70,7 @@ Result<ModelReport> bench_model(const EngineOptions& options, const ModelBench& 
 
     std::vector<Run> runs;
     uint64_t asked = 0, hits = 0, bytes = 0;
-    for (int i = 0; i < bench.runs; i++) {
+    for (int i = 0; i < bench.runs; ++i) {
         auto run = run_once(**session, prompt, report.decode_tokens);
         if (!run) return tl::unexpected(run.error());
         asked += run->decode.cache.asked, hits += run->decode.cache.hits;

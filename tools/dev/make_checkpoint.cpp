@@ -28,6 +28,7 @@
 #include "engine/model/model_shape.h"
 #include "engine/text/tokenizer.h"
 #include "io/file.h"
+#include "io/format.h"
 #include "io/json.h"
 #include "io/text.h"
 #include "tools/dev/checkpoint_values.h"
@@ -118,10 +119,9 @@ std::vector<Shard> plan_shards(const ModelConfig& config, const ModelDescription
             });
         uint64_t offset = 0;
         for (auto& tensor : tensors) tensor.offset = std::exchange(offset, offset + tensor.bytes);
-        char name[64];
-        std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", shards.size() + 1,
-                      groups.size());
-        shards.push_back({name, std::move(tensors)});
+        shards.push_back(
+            {formatted("model-{:05}-of-{:05}.safetensors", shards.size() + 1, groups.size()),
+             std::move(tensors)});
     }
     return shards;
 }

@@ -271,8 +271,8 @@ TEST_CASE("room: prompt and answer fit to the token, or the numbers are said") {
         return room.error().message;
     };
     CHECK(refused(10, 21) ==
-          "the prompt has 10 tokens and the context 30: no room for the 21 of -n; raise -c, or "
-          "lower -n to 20 (-1: what there is room for)");
+          "the prompt has 10 tokens and the context 30: no room for 21 more (-n); raise -c, or "
+          "lower -n to 20 (-1: as many as fit)");
     CHECK(refused(30, -1).find("no room for an answer") != std::string::npos);
     CHECK(refused(31, 5).find("no room for an answer") != std::string::npos);
     CHECK(refused(1, INT64_MAX).find("lower -n to 29") != std::string::npos);
@@ -343,7 +343,7 @@ TEST_CASE("the report lists drives: bytes of both parts, shares, and how each is
     CHECK(drives.at(1)["cause"].string().value() == "shard 1: EIO");
     const std::string text = stats_block(answer, {});
     for (const char* part : {"/a: 9.54 MiB, 0.010 GB/s while busy, 75.0 % of expert bytes; in use",
-                             "25.0 % of expert bytes; left out: shard 1: EIO"}) {
+                             "25.0 % of expert bytes; no longer used: shard 1: EIO"}) {
         CHECK(text.find(part) != std::string::npos);
     }
 }
