@@ -21,10 +21,11 @@ class Session {
  public:
     ~Session();
     // Feeds ids at the current position and returns the logits [vocab] of the last one, valid until
-    // the next call. More ids than fit in a chunk are fed in chunks, in groups that go through each
-    // layer before the next one where that reads fewer experts (engine/forward/chunked_prompt.h).
-    // `each` (may be empty) receives the logits of every position. After an error (interrupted, io,
-    // numerical) position and state are what they were before the call.
+    // the next call. More ids than settings().chunk are fed in chunks, in groups that go through
+    // each layer before the next one where that reads fewer experts
+    // (engine/forward/chunked_prompt.h). `each` (may be empty) receives the logits of every
+    // position. After an error (interrupted, io, numerical) position and state are what they were
+    // before the call.
     Result<std::span<const float>> feed(
         std::span<const int32_t> ids,
         const std::function<void(int32_t position, std::span<const float>)>& each = {});

@@ -18,6 +18,7 @@
 #include "engine/model/model.h"
 #include "engine/model/weights.h"
 #include "engine/options.h"
+#include "engine/settings.h"
 #include "engine/stats.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/memory.h"
@@ -28,7 +29,8 @@ namespace sluice {
 
 struct Runtime {
     ModelConfig config;
-    EngineOptions options;  // resolved
+    EngineOptions options;  // as asked
+    Settings settings;      // as used
     Checkpoint checkpoint;
     Weights weights;
     std::vector<float> plain_frequencies, yarn_frequencies;

@@ -152,7 +152,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
     run.facts.io_name = run.engine->io_name();
     run.facts.load = run.engine->load_facts();
     run.facts.pace = paces_text(options.engine.paces);
-    run.facts.context = run.engine->options().context;
+    run.facts.context = run.engine->settings().context;
     run.facts.expert_bytes = run.engine->expert_bytes();
     run.facts.end_tokens = run.engine->config().end_tokens;
     apply_options(run, options);

@@ -58,14 +58,14 @@ Result<ModelReport> bench_model(const EngineOptions& options, const ModelBench& 
     (*session)->set_cancel(cancel_flag());
     ModelReport report;
     report.load_s = seconds_since(start);
-    const EngineOptions& resolved = (*engine)->options();
+    const Settings& settings = (*engine)->settings();
     report.device = (*engine)->device_name();
     report.io_name = (*engine)->io_name();
     report.load = (*engine)->load_facts();
-    report.cache_slots = resolved.cache_slots.value_or(0);
-    report.ram_budget = resolved.ram;
-    report.decode_tokens = std::min(bench.decode_tokens, resolved.context / 2);
-    report.prompt_tokens = std::min(bench.prompt_tokens, resolved.context - report.decode_tokens);
+    report.cache_slots = settings.cache_slots;
+    report.ram_budget = settings.ram;
+    report.decode_tokens = std::min(bench.decode_tokens, settings.context / 2);
+    report.prompt_tokens = std::min(bench.prompt_tokens, settings.context - report.decode_tokens);
     auto prompt = random_prompt(**engine, report.prompt_tokens);
 
     std::vector<Run> runs;

@@ -41,7 +41,7 @@ Result<std::vector<PromptRow>> bench_prompts(const EngineOptions& options) {
     (*session)->set_cancel(cancel_flag());
     std::vector<PromptRow> rows;
     for (int32_t tokens : lengths) {
-        if (tokens > (*engine)->options().context) continue;
+        if (tokens > (*engine)->settings().context) continue;
         const auto prompt = random_prompt(**engine, tokens);
         PromptRow row;
         row.tokens = tokens;
