@@ -66,7 +66,7 @@ Result<void> finish_pass(Pass& pass) {
 
 Result<void> explain(const Pass& pass, Result<void> done) {
     if (done || done.error().code != Code::numerical) return done;
-    return fail(Code::numerical, cat(done.error().message, "; whether a file is damaged tells: ",
+    return fail(Code::numerical, cat(done.error().message, "; to look for a damaged file: ",
                                      pass.runtime.checkpoint.check_command()));
 }
 

@@ -14,12 +14,19 @@ const LayerWeights& weights_of(const Pass& pass, int32_t layer) {
     return pass.runtime.weights.layers[layer];
 }
 
-// What this layer, an owner of compressed rows, adds to them.
+// Only in a layer that owns compressed rows.
 Result<void> run_compressor(Pass& pass, int32_t layer) {
     Runtime& rt = pass.runtime;
     const LayerWeights& w = weights_of(pass, layer);
-    const CompressInputs in{rt.config, *w.compressor, *w.indexer,         layer,
-                            pass.at,   pass.yarn,     pass.streams.io().x};
+    const CompressInputs in{
+        .config = rt.config,
+        .weights = *w.compressor,
+        .indexer = *w.indexer,
+        .layer = layer,
+        .at = pass.at,
+        .rope = pass.yarn,
+        .x = pass.streams.io().x,
+    };
     auto groups =
         compress(in, pass.state.layer(layer), pass.workspace.compress, *rt.backend, pass.hooks);
     if (!groups) return tl::unexpected(groups.error());
@@ -29,6 +36,8 @@ Result<void> run_compressor(Pass& pass, int32_t layer) {
 
 Result<void> run_indexer(Pass& pass, int32_t layer) {
     Runtime& rt = pass.runtime;
+    const IndexKeyRows keys =
+        index_keys(rt.config, pass.state, rt.options.index_keys, layer, pass.at.end());
     const IndexInputs in{
         .config = rt.config,
         .weights = *weights_of(pass, layer).indexer,
@@ -37,7 +46,8 @@ Result<void> run_indexer(Pass& pass, int32_t layer) {
         .rope = pass.yarn,
         .x = pass.streams.io().x,
         .query_latents = pass.workspace.attention.qrq,
-        .keys = index_keys(rt.config, pass.state, rt.options.index_keys, layer, pass.at.end())};
+        .keys = keys,
+    };
     return select_rows(in, pass.workspace.index, pass.selected, *rt.backend, pass.hooks);
 }
 

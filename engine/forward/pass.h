@@ -1,4 +1,4 @@
-// One pass through the model: n tokens, 1 in a decode step, a chunk of a prompt else. Only what
+// One pass through the model: one token in a decode step, otherwise a chunk of a prompt. Only what
 // leads a pass through the layers knows a whole Pass (forward.cpp, layer.cpp, chunked_prompt.cpp);
 // a layer function is given the parts that it may touch.
 #pragma once
