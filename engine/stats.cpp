@@ -52,7 +52,7 @@ RingStats operator-(RingStats a, const RingStats& b) {
 // A drive that only one of the two has counts there alone.
 std::vector<DriveStats> operator-(std::vector<DriveStats> a, const std::vector<DriveStats>& b) {
     a.resize(std::max(a.size(), b.size()));
-    for (size_t i = 0; i < b.size(); i++) {
+    for (size_t i = 0; i < b.size(); ++i) {
         a[i].reads -= b[i].reads;
         a[i].bytes -= b[i].bytes;
         a[i].busy_s -= b[i].busy_s;

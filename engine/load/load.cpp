@@ -78,7 +78,7 @@ Result<void> read_tokenizer(Loaded& loaded) {
     if (!map) return within(config, map.error());
     auto hash = EngramHash::create(rt.config, std::move(*map));
     if (!hash) return within(config, hash.error());
-    rt.hash.emplace(std::move(*hash));
+    rt.engram.hash.emplace(std::move(*hash));
     return {};
 }
 
@@ -184,10 +184,10 @@ Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
                                    .share = o.cpu_experts,
                                    .held_max = std::max<size_t>(1, plan.transit_slots / 2 - 1),
                                    .expert_bytes = rt.experts->expert_bytes({0, 0})},
-                                  rt.config, Workspace::exchange_places(rt.config, rows).end);
+                                  rt.config, exchange_places(rt.config, rows).end);
     if (!cpu) return tl::unexpected(cpu.error());
-    rt.cpu_experts = std::move(*cpu);
-    loaded.notes.push_back(cat("experts beside the device: ", rt.cpu_experts->name(),
+    rt.tiers.cpu = std::move(*cpu);
+    loaded.notes.push_back(cat("experts beside the device: ", rt.tiers.cpu->name(),
                                o.cpu_experts
                                    ? cat(", ", *o.cpu_experts, " % of those not in VRAM")
                                    : std::string(", by the measured rates of link and CPU")));
@@ -211,10 +211,11 @@ Result<void> open_rows(Runtime& rt, const Plan& plan) {
         PageBuffer::create(RowBuffers::bytes(rt.config, chunk) + page_size, "engram rows");
     if (!memory) return tl::unexpected(memory.error());
     rt.row_memory = std::move(*memory);
-    rt.row_buffers = RowBuffers(rt.config, chunk, rt.row_memory.data());
+    rt.engram.buffers = RowBuffers(rt.config, chunk, rt.row_memory.data());
     const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
     for (const RowTable& table : rt.weights.tables) {
-        rt.rows.push_back(std::make_unique<RowCache>(*rt.ring, table, plan.row_capacity, rows_max));
+        rt.engram.caches.push_back(
+            std::make_unique<RowCache>(*rt.ring, table, plan.row_capacity, rows_max));
     }
     return {};
 }
@@ -271,7 +272,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
                                       .seed = o.seed},
                                      *rt.experts, *rt.ring, span);
     if (!cache) return tl::unexpected(cache.error());
-    rt.cache = std::move(*cache);
+    rt.tiers.cache = std::move(*cache);
     if (rt.backend->host_memory()) return {};
     auto tier =
         DeviceExperts::create({.cache_slots = plan.settings.vram_slots,
@@ -280,8 +281,8 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
                                .seed = o.seed},
                               *rt.experts, *rt.backend, rt.config.moe_hidden, rt.config.hidden);
     if (!tier) return tl::unexpected(tier.error());
-    rt.device_experts = std::move(*tier);
-    rt.uploading_max = std::max<size_t>(1, plan.transit_slots / 2);
+    rt.tiers.device = std::move(*tier);
+    rt.tiers.uploading_max = std::max<size_t>(1, plan.transit_slots / 2);
     return {};
 }
 
@@ -289,11 +290,11 @@ Result<void> open_prediction(Runtime& rt) {
     const EngineOptions& o = rt.options;
     auto predictor = make_predictor(o.predictor, rt.config.layers);
     if (!predictor) return tl::unexpected(predictor.error());
-    rt.predictor = std::move(*predictor);
+    rt.tiers.predictor = std::move(*predictor);
     if (!o.prefetch) {
-        rt.drives_per_layer = rt.experts->drives_per_layer();
+        rt.tiers.drives_per_layer = rt.experts->drives_per_layer();
         const auto piece = static_cast<double>(rt.experts->tuning().prefetch_piece);
-        rt.governor = std::make_unique<PrefetchGovernor>(
+        rt.tiers.governor = std::make_unique<PrefetchGovernor>(
             rt.config.layers, PrefetchGovernor::guesses_max,
             piece / static_cast<double>(rt.experts->slot_bytes()));
     }
