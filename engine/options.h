@@ -46,6 +46,8 @@ struct EngineOptions {
     std::optional<uint32_t> vram_slots;   // expert cache in VRAM; else what its budget leaves
     std::optional<uint32_t> cpu_experts;  // percent of what is not in VRAM, 0 = off; else by rates
     uint64_t link_rate = 0;  // bytes a second the link to the device is held to; 0: as it is
+    // The first option given that has no effect on the CPU, as errors name it; empty: none.
+    std::string gpu_option;
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
     std::string cache_policy = "aging-lru";
     std::string predictor = "router";

@@ -101,12 +101,8 @@ Result<int> card_number(const std::string& device) {
 }
 
 Result<void> refuse_card_options(const EngineOptions& options) {
-    for (auto [flag, given] : {std::pair{"--vram", options.vram != 0},
-                               {"--vram-slots", options.vram_slots.has_value()},
-                               {"--cpu-experts", options.cpu_experts.has_value()},
-                               {"--launches", options.graphs.has_value()},
-                               {"--link", options.link_rate != 0}}) {
-        if (given) return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
+    if (!options.gpu_option.empty()) {
+        return fail(Code::usage, cat(options.gpu_option, " is given, but the run is on the CPU"));
     }
     return {};
 }

@@ -187,8 +187,8 @@ TEST_CASE("user text: the first byte that is not UTF-8 is named, with its offset
                           {"ab\xed\xa0\x80", "-p: not UTF-8: byte 0xed at offset 2"},
                           {"ab\xc0\xaf", "-p: not UTF-8: byte 0xc0 at offset 2"},
                           {"ab\xe6\x97",
-                           "-p: not UTF-8: byte 0xe6 at offset 2 begins a character "
-                           "that is cut off"}}) {
+                           "-p: not UTF-8: byte 0xe6 at offset 2 begins an "
+                           "incomplete character"}}) {
         auto checked = check_utf8("-p", c.text);
         REQUIRE_FALSE(checked);
         CHECK(checked.error().code == Code::usage);
