@@ -97,13 +97,13 @@ void DeviceExperts::begin(int32_t layer, std::span<const int32_t> experts, Deman
     const bool decode = kind == DemandKind::decode;
     for (int32_t expert : experts) {
         const int64_t entry = tier_.hit({layer, expert}, decode);
-        (decode ? stats_.asked : stats_.sweep_asked)++;
+        (decode ? stats_.asked : stats_.prompt_asked)++;
         if (entry < 0) {
             missing.push_back(expert);
             stats_.misses += decode;
             continue;
         }
-        (decode ? stats_.hits : stats_.sweep_hits)++;
+        (decode ? stats_.hits : stats_.prompt_hits)++;
         hand_out(static_cast<uint32_t>(entry));
     }
     if (tier_.entries() == 0) return;

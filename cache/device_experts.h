@@ -26,7 +26,7 @@ namespace sluice {
 struct DeviceExpertsOptions {
     uint32_t cache_slots = 0;
     uint32_t transit_slots = 4;  // at least 2
-    std::string policy = "aging-lru";
+    std::string policy = default_policy;
     uint64_t seed = 0;
     // A cache slot whose expert leaves is filled with 0xff until the next arrives, as in RAM.
     bool poison = poison_default;

@@ -46,7 +46,7 @@ inline constexpr bool poison_default = false;
 struct ExpertCacheOptions {
     uint32_t cache_slots = 0;    // 0: cache off
     uint32_t transit_slots = 8;  // at least 2
-    std::string policy = "aging-lru";
+    std::string policy = default_policy;
     uint64_t seed = 0;
     bool poison = poison_default;  // fill freed slots with 0xff
 };
@@ -57,7 +57,7 @@ struct ExpertHandle {
     uint64_t generation = 0;
 };
 
-enum class DemandKind { decode, sweep };
+enum class DemandKind { decode, prompt };
 
 class ExpertCache {
  public:

@@ -18,7 +18,7 @@ constexpr size_t token_head_bytes = 4;
 constexpr uint32_t layers_max = 1024, experts_max = 65534, top_k_max = 256, name_max = 4096;
 constexpr const char* flag = "--record-routes";
 constexpr uint16_t nobody = 65535;
-constexpr uint8_t flag_sweep = 1, flag_chunk_end = 2, flag_group_continues = 4;
+constexpr uint8_t flag_prompt = 1, flag_chunk_end = 2, flag_group_continues = 4;
 
 struct Closer {
     void operator()(std::FILE* file) const { std::fclose(file); }
@@ -145,10 +145,10 @@ void RouteRecorder::step(const RouteStep& step) {
     impl.fill(ids_of(impl.header) + first, step.next_guesses);
 }
 
-Result<void> RouteRecorder::token_done(bool sweep, bool chunk_end, bool group_continues) {
+Result<void> RouteRecorder::token_done(bool prompt, bool chunk_end, bool group_continues) {
     Impl& impl = *impl_;
     impl.record[0] =
-        static_cast<uint8_t>((sweep ? flag_sweep : 0) | (chunk_end ? flag_chunk_end : 0) |
+        static_cast<uint8_t>((prompt ? flag_prompt : 0) | (chunk_end ? flag_chunk_end : 0) |
                              (group_continues ? flag_group_continues : 0));
     const bool wrong = impl.wrong;
     auto written = wrong ? Result<void>() : impl.write(impl.record);
@@ -201,14 +201,14 @@ bool read_ids(const uint8_t* at, const RouteFileHeader& header, std::vector<int3
 Result<RecordedToken> read_token(const std::filesystem::path& path, const RouteFileHeader& header,
                                  const std::vector<uint8_t>& record, size_t number) {
     const uint8_t flags = record[0];
-    constexpr uint8_t both = flag_sweep | flag_chunk_end;
+    constexpr uint8_t both = flag_prompt | flag_chunk_end;
     const bool group_continues = (flags & flag_group_continues) != 0;
     if ((flags & ~(both | flag_group_continues)) != 0 ||
         (group_continues && (flags & both) != both) || record[1] || record[2] || record[3]) {
         return corrupt(path, cat("token ", number, " does not begin as a token does"));
     }
     RecordedToken token;
-    token.sweep = (flags & flag_sweep) != 0;
+    token.prompt = (flags & flag_prompt) != 0;
     token.chunk_end = (flags & flag_chunk_end) != 0;
     token.group_continues = group_continues;
     token.chosen.reserve(ids_of(header));

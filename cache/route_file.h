@@ -48,7 +48,7 @@ class RouteRecorder {
     // chunk ask for their experts in one demand, so hits can only be replayed when it is known.
     // `group_continues`, at a sweep's chunk_end: the next chunk is of the same chunk group, see
     // ExpertCache::begin_chunk_group().
-    Result<void> token_done(bool sweep, bool chunk_end = true, bool group_continues = false);
+    Result<void> token_done(bool prompt, bool chunk_end = true, bool group_continues = false);
 
  private:
     struct Impl;
@@ -56,7 +56,7 @@ class RouteRecorder {
 };
 
 struct RecordedToken {
-    bool sweep = false;
+    bool prompt = false;
     bool chunk_end = true;
     bool group_continues = false;
     std::vector<int32_t> chosen;   // [layers][top_k]; -1 where a layer recorded none

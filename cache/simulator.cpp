@@ -15,7 +15,7 @@ constexpr uint64_t never = UINT64_MAX;
 // What one layer step asks for: the experts of one token, or of all tokens of a prompt's chunk.
 struct Demand {
     int32_t layer;
-    bool sweep;
+    bool prompt;
     bool last;     // of its forward pass
     size_t token;  // of the routes: the last one of its chunk
     std::vector<int32_t> experts;
@@ -43,12 +43,12 @@ struct Chunk {
 };
 
 Demand demand_of(const RouteFile& routes, const Chunk& chunk, int32_t layer) {
-    const bool sweep = routes.tokens[chunk.last].sweep;
-    Demand demand{layer, sweep, layer + 1 == routes.header.layers, chunk.last, {}};
+    const bool prompt = routes.tokens[chunk.last].prompt;
+    Demand demand{layer, prompt, layer + 1 == routes.header.layers, chunk.last, {}};
     for (size_t i = chunk.first; i <= chunk.last; ++i) {
         append_ids(row_of(routes.tokens[i].chosen, routes.header, layer), demand.experts);
     }
-    if (sweep) {
+    if (prompt) {
         std::sort(demand.experts.begin(), demand.experts.end());
         demand.experts.erase(std::unique(demand.experts.begin(), demand.experts.end()),
                              demand.experts.end());
@@ -65,8 +65,8 @@ std::vector<Demand> demands_of(const RouteFile& routes) {
     size_t first = 0;
     for (size_t token = 0; token < routes.tokens.size(); ++token) {
         const RecordedToken& recorded = routes.tokens[token];
-        const bool over = token + 1 == routes.tokens.size() || !routes.tokens[token + 1].sweep;
-        if (recorded.sweep && !recorded.chunk_end && !over) continue;
+        const bool over = token + 1 == routes.tokens.size() || !routes.tokens[token + 1].prompt;
+        if (recorded.prompt && !recorded.chunk_end && !over) continue;
         chunks.push_back({first, token});
         first = token + 1;
         if (recorded.group_continues && !over) continue;
@@ -93,7 +93,7 @@ class Belady final : public Policy {
         : next_use_(slots, never), experts_(static_cast<size_t>(header.experts)), now_(now) {
         uses_.resize(static_cast<size_t>(header.layers) * experts_);
         for (size_t i = 0; i < demands.size(); ++i) {
-            if (demands[i].sweep) continue;  // a sweep keeps nothing alive
+            if (demands[i].prompt) continue;  // a prompt keeps nothing alive
             for (int32_t expert : demands[i].experts) {
                 uses_[index({demands[i].layer, expert})].push_back(i);
             }
@@ -171,14 +171,14 @@ class Simulation {
         if (!demand.more) kept_.clear();
         for (int32_t expert : missing_) find_room(demand, expert);
         stats_.prefetch_wasted += prefetched_.clear();
-        if (!demand.sweep) predict(demand);
+        if (!demand.prompt) predict(demand);
         if (demand.ends) {
             tier_.take_back();
             stats_.chunks_grouped += demand.chunks;
             for (uint32_t chunk = 0; chunk < demand.chunks; ++chunk) tier_.token_passed();
         } else if (demand.last && demand.chunks == 1) {
             tier_.token_passed();
-            if (!demand.sweep) predictor_->token_passed();
+            if (!demand.prompt) predictor_->token_passed();
         }
     }
     const CacheStats& stats() const { return stats_; }
@@ -188,15 +188,15 @@ class Simulation {
         tier_.begin();
         missing_.clear();
         for (int32_t expert : demand.experts) {
-            const bool cached = tier_.hit({demand.layer, expert}, !demand.sweep) >= 0;
+            const bool cached = tier_.hit({demand.layer, expert}, !demand.prompt) >= 0;
             const bool here = cached || kept_.contains(expert);
             const bool guessed = !here && prefetched_.take(expert);
             if (!cached) missing_.push_back(expert);
             if (guessed) ++stats_.prefetch_used;
             const bool hit = here || guessed;
-            ++(demand.sweep ? stats_.sweep_asked : stats_.asked);
-            if (demand.sweep) {
-                if (hit) ++stats_.sweep_hits;
+            ++(demand.prompt ? stats_.prompt_asked : stats_.asked);
+            if (demand.prompt) {
+                if (hit) ++stats_.prompt_hits;
             } else {
                 ++(hit ? stats_.hits : stats_.misses);
             }
@@ -205,7 +205,7 @@ class Simulation {
     }
     // As the live cache does: an entry, or else a slot until the last chunk has passed.
     void find_room(const Demand& demand, int32_t expert) {
-        const Tier::Placed placed = tier_.place({demand.layer, expert}, !demand.sweep);
+        const Tier::Placed placed = tier_.place({demand.layer, expert}, !demand.prompt);
         if (placed.evicted) ++stats_.evictions;
         if (placed.entry >= 0) {
             kept_.erase(expert);

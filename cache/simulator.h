@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cache/policy.h"
 #include "cache/route_file.h"
 #include "cache/stats.h"
 
 namespace sluice {
 
 struct SimulateOptions {
-    std::string policy = "aging-lru";  // or "belady"
+    std::string policy = default_policy;  // or "belady"
     std::string predictor = "none";
     uint32_t slots = 0;
     uint32_t prefetch = 0;  // guesses followed a layer

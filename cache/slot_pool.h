@@ -27,9 +27,9 @@ struct Slot {
     uint32_t pins = 0;        // handles given out
     uint32_t item = no_item;  // of the demand that waits for it
     SlotState state = SlotState::empty;
-    bool cached = false;   // belongs to an entry of the tier
-    bool guessed = false;  // prefetched and not used so far
-    bool ahead = false;    // read for a sweep to come and not used so far
+    bool cached = false;      // belongs to an entry of the tier
+    bool prefetched = false;  // for a guess in decode; not used yet
+    bool read_ahead = false;  // for a prompt; not used yet
 };
 
 class SlotPool {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/policy.h"
+#include "cache/predictor.h"
 #include "io/checkpoint/expert_reader.h"
 #include "io/error.h"
 #include "io/ring/ring.h"
@@ -47,8 +49,8 @@ struct EngineOptions {
     std::optional<uint32_t> cpu_experts;  // percent of what is not in VRAM, 0 = off; else by rates
     uint64_t link_rate = 0;  // bytes a second the link to the device is held to; 0: as it is
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
-    std::string cache_policy = "aging-lru";
-    std::string predictor = "router";
+    std::string cache_policy = default_policy;
+    std::string predictor = default_predictor;
     Overlap overlap = Overlap::full;
     std::optional<uint32_t> prefetch;  // guesses a layer, 0 = off; else governed
     int32_t context = 0;               // tokens; 0: min(model, 8192)

@@ -384,7 +384,7 @@ Result<void> run_streamed(Pass& pass, int32_t layer, const Routed& routed, size_
 // while it reads.
 Result<void> run_experts(Pass& pass, int32_t layer, const Routed& routed) {
     Runtime& rt = pass.rt;
-    const DemandKind kind = pass.sweep ? DemandKind::sweep : DemandKind::decode;
+    const DemandKind kind = pass.sweep ? DemandKind::prompt : DemandKind::decode;
     std::vector<int32_t> device = routed.distinct, missing = device, beside;
     if (rt.device_experts) {
         if (auto r = finish_uploads(rt); !r) return r;

@@ -10,6 +10,7 @@
 #include "cache/device_experts.h"
 #include "cache/expert_cache.h"
 #include "cache/predictor.h"
+#include "cache/prefetch_governor.h"
 #include "cache/route_file.h"
 #include "cache/row_cache.h"
 #include "engine/forward/cpu_experts.h"

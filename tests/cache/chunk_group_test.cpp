@@ -30,7 +30,7 @@ void prompt(Rig& rig, int32_t chunks, size_t hold = 1) {
     for (int32_t layer = 0; layer < layers; ++layer) {
         for (int32_t chunk = 0; chunk < chunks; ++chunk) {
             const bool more = chunk + 1 < chunks;
-            rig.run(layer, ids, DemandKind::sweep, hold, more);
+            rig.run(layer, ids, DemandKind::prompt, hold, more);
             if (!more || rig.cache->keeps_layer()) {
                 if (layer + 1 < layers) rig.cache->read_ahead(layer + 1, ids);
             } else {
@@ -63,8 +63,8 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does, with a la
             prompt(rig, chunks, 1 + slots % 3);
             CHECK(reads(rig) == all);
             const CacheStats& stats = rig.cache->stats();
-            CHECK(stats.sweep_asked == all * static_cast<uint64_t>(chunks));
-            CHECK(stats.sweep_hits == all * static_cast<uint64_t>(chunks - 1));
+            CHECK(stats.prompt_asked == all * static_cast<uint64_t>(chunks));
+            CHECK(stats.prompt_hits == all * static_cast<uint64_t>(chunks - 1));
             CHECK(stats.ahead_dropped == 0);
             CHECK(stats.ahead_started > 0);
             CHECK(stats.evictions == 0);
@@ -83,14 +83,14 @@ TEST_CASE("with fewer slots as many stay as there are, and the rest is read agai
             prompt(rig, chunks);
             const auto later = static_cast<uint64_t>(chunks - 1);
             CHECK(reads(rig) == all + later * layers * (experts - slots));
-            CHECK(rig.cache->stats().sweep_hits == later * layers * slots);
+            CHECK(rig.cache->stats().prompt_hits == later * layers * slots);
         }
     }
     // The ones that stayed come first, while the others are read.
     Rig rig(1, {}, {.cache_slots = 20, .transit_slots = transit});
     REQUIRE(rig.cache->begin_chunk_group(2));
-    rig.run(0, every_expert(), DemandKind::sweep, 1, true);
-    const auto order = rig.run(0, every_expert(), DemandKind::sweep);
+    rig.run(0, every_expert(), DemandKind::prompt, 1, true);
+    const auto order = rig.run(0, every_expert(), DemandKind::prompt);
     for (int32_t i = 0; i < 20; ++i) CHECK(order[i] == i);
     rig.cache->end_chunk_group();
 }
@@ -132,11 +132,11 @@ TEST_CASE("whether sharing pays") {
     // Where all fit, the first chunk brings what the others need.
     Rig whole(1, {}, {.cache_slots = all, .transit_slots = transit});
     CHECK(!whole.cache->chunk_group_pays(2));
-    for (int32_t i = 0; i < layers; ++i) whole.run(i, every_expert(), DemandKind::sweep);
+    for (int32_t i = 0; i < layers; ++i) whole.run(i, every_expert(), DemandKind::prompt);
     CHECK(!whole.cache->chunk_group_pays(9));
     // Where all but a few fit, what is lent costs more than it saves.
     Rig most(1, {}, {.cache_slots = all - 20, .transit_slots = transit});
-    for (int32_t i = 0; i < layers; ++i) most.run(i, every_expert(), DemandKind::sweep);
+    for (int32_t i = 0; i < layers; ++i) most.run(i, every_expert(), DemandKind::prompt);
     CHECK(!most.cache->chunk_group_pays(2));
     CHECK(most.cache->chunk_group_pays(9));
 }
@@ -150,12 +150,12 @@ TEST_CASE("given up in the middle, the cache is whole again") {
         for (int turn = 0; turn < 4; ++turn) {
             REQUIRE(rig.cache->begin_chunk_group(3));
             const auto layer = static_cast<int32_t>(random() % layers);
-            rig.run(layer, every_expert(), DemandKind::sweep, 1, true);
+            rig.run(layer, every_expert(), DemandKind::prompt, 1, true);
             if (layer + 1 < layers && rig.cache->keeps_layer()) {
                 rig.cache->read_ahead(layer + 1, every_expert());
             }
             if (turn % 2 == 0) {
-                REQUIRE(rig.cache->demand(layer, every_expert(), DemandKind::sweep, true));
+                REQUIRE(rig.cache->demand(layer, every_expert(), DemandKind::prompt, true));
                 for (uint64_t taken = random() % experts; taken > 0; --taken) {
                     auto handle = rig.cache->next();
                     REQUIRE(handle);
@@ -166,7 +166,7 @@ TEST_CASE("given up in the middle, the cache is whole again") {
             rig.cache->end_chunk_group();
             // All transit and cache slots are there.
             const uint64_t before = reads(rig);
-            rig.run(layer, every_expert(), DemandKind::sweep, transit);
+            rig.run(layer, every_expert(), DemandKind::prompt, transit);
             CHECK(reads(rig) >= before + experts - std::min<uint64_t>(slots, experts));
             for (int32_t i = 0; i < layers; ++i) {
                 rig.run(i, {0, 1, 2, 3, 4, 5}, DemandKind::decode, 6);
@@ -184,11 +184,11 @@ TEST_CASE("what a later chunk alone asks for finds room beside what was read ahe
         const auto ids = every_expert();
         for (int32_t layer = 0; layer < layers; ++layer) {
             const std::vector<int32_t> few(ids.begin(), ids.begin() + 5);
-            rig.run(layer, few, DemandKind::sweep, 1, true);
+            rig.run(layer, few, DemandKind::prompt, 1, true);
             if (layer + 1 < layers) rig.cache->read_ahead(layer + 1, ids);
             pump_dry(rig);
-            rig.run(layer, ids, DemandKind::sweep, 2, true);
-            rig.run(layer, ids, DemandKind::sweep, 2, false);
+            rig.run(layer, ids, DemandKind::prompt, 2, true);
+            rig.run(layer, ids, DemandKind::prompt, 2, false);
             pump_dry(rig);
         }
         rig.cache->end_chunk_group();

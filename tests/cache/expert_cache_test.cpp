@@ -20,10 +20,10 @@ constexpr SimFaults rough = {
 // Random decode steps, prompt sweeps and guesses; every slot given must hold the file's bytes.
 void live(Rig& rig, Routes& routes, int tokens) {
     for (int token = 0; token < tokens; ++token) {
-        const bool sweep = routes.number() % 5 == 0;
-        const auto kind = sweep ? DemandKind::sweep : DemandKind::decode;
+        const bool prompt = routes.number() % 5 == 0;
+        const auto kind = prompt ? DemandKind::prompt : DemandKind::decode;
         for (int32_t layer = 0; layer < layers; ++layer) {
-            const auto count = sweep ? 1 + static_cast<int32_t>(routes.number() % 30) : top_k;
+            const auto count = prompt ? 1 + static_cast<int32_t>(routes.number() % 30) : top_k;
             rig.run(layer, routes.pick(layer, count), kind, 1 + routes.number() % 2);
             if (layer + 1 < layers && routes.number() % 2 == 0) {
                 const auto guesses = routes.pick(layer + 1, top_k);
@@ -81,10 +81,10 @@ TEST_CASE("a sweep of every expert passes through two transit slots") {
         CAPTURE(seed);
         Rig rig(seed, rough, {.cache_slots = 0, .transit_slots = 2, .poison = true});
         for (int32_t layer = 0; layer < layers; ++layer) {
-            rig.run(layer, all_experts(), DemandKind::sweep, 1 + seed % 2);
+            rig.run(layer, all_experts(), DemandKind::prompt, 1 + seed % 2);
         }
-        CHECK(rig.cache->stats().sweep_asked == layers * experts);
-        CHECK(rig.cache->stats().sweep_hits == 0);
+        CHECK(rig.cache->stats().prompt_asked == layers * experts);
+        CHECK(rig.cache->stats().prompt_hits == 0);
         CHECK(rig.cache->stats().asked == 0);
     }
 }
@@ -95,7 +95,7 @@ TEST_CASE("a sweep reads in file order") {
     Rig rig(std::move(engine), {.cache_slots = 0, .transit_slots = 3});
     auto wanted = all_experts();
     std::shuffle(wanted.begin(), wanted.end(), std::mt19937_64(5));
-    rig.run(3, wanted, DemandKind::sweep);
+    rig.run(3, wanted, DemandKind::prompt);
     std::set<uint64_t> last_reads;  // of each expert
     for (int32_t expert = 0; expert < experts; ++expert) {
         last_reads.insert(rig.model.map->plan({3, expert}).reads.back().offset);
@@ -174,7 +174,7 @@ TEST_CASE("a demand larger than the cache passes through the transit slots") {
 TEST_CASE("a sweep fills what never held anything and throws nobody out") {
     Rig rig(3, rough, {.cache_slots = 10, .transit_slots = 2});
     rig.run(0, {0, 1, 2, 3, 4, 5}, DemandKind::decode);
-    rig.run(1, all_experts(), DemandKind::sweep);
+    rig.run(1, all_experts(), DemandKind::prompt);
     for (int32_t expert = 0; expert < 6; ++expert) CHECK(rig.cache->resident({0, expert}));
     for (int32_t expert = 0; expert < experts; ++expert) {
         CHECK(rig.cache->resident({1, expert}) == (expert < 4));
@@ -202,7 +202,7 @@ TEST_CASE("hits and bytes follow the cache's size, with everything resident noth
         bytes_before = stats.bytes_demand;
         if (slots < 512) continue;
         for (int32_t layer = 0; layer < layers; ++layer) {
-            rig.run(layer, all_experts(), DemandKind::sweep);
+            rig.run(layer, all_experts(), DemandKind::prompt);
         }
         const uint64_t bytes = stats.bytes_demand;
         CHECK(bytes == 512 * rig.model.map->expert_bytes({0, 0}));
@@ -341,10 +341,10 @@ TEST_CASE("a failed read is told once, and the cache goes on") {
         int failures = 0, given = 0;
         for (int step = 0; step < 120; ++step) {
             const auto layer = static_cast<int32_t>(step % layers);
-            const bool sweep = routes.number() % 6 == 0;
-            const auto wanted = routes.pick(layer, sweep ? 20 : top_k);
+            const bool prompt = routes.number() % 6 == 0;
+            const auto wanted = routes.pick(layer, prompt ? 20 : top_k);
             REQUIRE(
-                rig.cache->demand(layer, wanted, sweep ? DemandKind::sweep : DemandKind::decode));
+                rig.cache->demand(layer, wanted, prompt ? DemandKind::prompt : DemandKind::decode));
             std::vector<ExpertHandle> held;
             for (size_t i = 0; i < wanted.size(); ++i) {
                 auto handle = rig.cache->next();
@@ -388,7 +388,7 @@ TEST_CASE("abandon in the middle gives every slot back") {
         Routes routes(seed);
         for (int step = 0; step < 60; ++step) {
             const auto layer = static_cast<int32_t>(step % layers);
-            const auto kind = routes.number() % 2 ? DemandKind::sweep : DemandKind::decode;
+            const auto kind = routes.number() % 2 ? DemandKind::prompt : DemandKind::decode;
             const auto wanted = routes.pick(layer, 10);
             REQUIRE(rig.cache->demand(layer, wanted, kind));
             const size_t taken = routes.number() % 3;
@@ -410,7 +410,7 @@ TEST_CASE("a cache destroyed with reads in flight leaves nothing behind") {
         auto engine = make_threads_engine({.depth = 8, .threads = 2});
         REQUIRE(engine);
         Rig rig(std::move(*engine), {.cache_slots = 16, .transit_slots = 8}, 8);
-        REQUIRE(rig.cache->demand(0, all_experts(), DemandKind::sweep));
+        REQUIRE(rig.cache->demand(0, all_experts(), DemandKind::prompt));
         if (seed % 2) REQUIRE(rig.cache->next());
         rig.cache.reset();
         CHECK(rig.ring.in_flight() == 0);

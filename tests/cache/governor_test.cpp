@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "cache/predictor.h"
+#include "cache/prefetch_governor.h"
 #include "tests/cache/rig.h"
 #include "tests/support/timed_drive.h"
 

@@ -4,6 +4,7 @@
 
 #include "cache/expert_cache.h"
 #include "cache/predictor.h"
+#include "cache/prefetch_governor.h"
 #include "tests/cache/rig.h"
 
 using namespace sluice;

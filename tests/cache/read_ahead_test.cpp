@@ -39,11 +39,11 @@ TEST_CASE("what is read ahead is there when asked, and read once") {
         const CacheStats& stats = rig.cache->stats();
         CHECK(stats.ahead_started == room);
         for (int32_t layer = 0; layer < 3; ++layer) {
-            rig.run(layer, first(experts), DemandKind::sweep);
+            rig.run(layer, first(experts), DemandKind::prompt);
             rig.cache->read_ahead(layer + 1, first(experts));
             pump_dry(rig);
         }
-        CHECK(stats.sweep_hits == 0);  // as without
+        CHECK(stats.prompt_hits == 0);  // as without
         CHECK(stats.ahead_dropped == 0);
         const uint64_t bytes = rig.model.map->expert_bytes({0, 0});
         const uint64_t ahead = std::min<uint64_t>(experts, slots > 3u * experts ? 0 : 8);
@@ -55,7 +55,7 @@ TEST_CASE("what the router does not choose is dropped, and counted") {
     Rig rig(2, {}, {.cache_slots = 0, .transit_slots = 8, .poison = true});
     rig.cache->read_ahead(2, first(8));
     pump_dry(rig);
-    rig.run(2, {1, 3, 5, 20, 21, 22, 23, 24, 25, 26}, DemandKind::sweep);
+    rig.run(2, {1, 3, 5, 20, 21, 22, 23, 24, 25, 26}, DemandKind::prompt);
     const CacheStats& stats = rig.cache->stats();
     CHECK(stats.ahead_started == 8);
     CHECK(stats.ahead_dropped == 5);
@@ -70,7 +70,7 @@ TEST_CASE("what the router does not choose is dropped, and counted") {
     rig.cache->read_ahead(5, first(8));
     rig.cache->abandon();
     pump_dry(rig);
-    rig.run(6, first(experts), DemandKind::sweep, 8);
+    rig.run(6, first(experts), DemandKind::prompt, 8);
     CHECK(stats.ahead_dropped == stats.ahead_started - 3);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("the drive goes from one layer to the next without a pause") {
     const SimEngine& drive = *engine;
     Rig rig(std::move(engine), {.cache_slots = 0, .transit_slots = 12});
     for (int32_t layer = 0; layer < 4; ++layer) {
-        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
+        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::prompt));
         rig.cache->read_ahead(layer + 1, first(experts));
         for (int32_t i = 0; i < experts; ++i) {
             auto handle = rig.cache->next();
@@ -118,17 +118,17 @@ TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
             Routes routes(seed);
             std::mt19937_64 random(seed);
             for (int pass = 0; pass < 8; ++pass) {
-                const bool sweep = random() % 2 == 0;
+                const bool prompt = random() % 2 == 0;
                 for (int32_t layer = 0; layer < layers; ++layer) {
-                    const auto count = sweep ? static_cast<int32_t>(20 + random() % 40) : top_k;
+                    const auto count = prompt ? static_cast<int32_t>(20 + random() % 40) : top_k;
                     const auto wanted = routes.pick(layer, count);
                     const bool now = random() % 4 != 0;
                     const auto guess = routes.pick(layer, 50);
-                    if (ahead && now && sweep) rig.cache->read_ahead(layer, guess);
+                    if (ahead && now && prompt) rig.cache->read_ahead(layer, guess);
                     for (uint64_t pumps = random() % 9; pumps > 0; --pumps) {
                         REQUIRE(rig.cache->pump());
                     }
-                    rig.run(layer, wanted, sweep ? DemandKind::sweep : DemandKind::decode,
+                    rig.run(layer, wanted, prompt ? DemandKind::prompt : DemandKind::decode,
                             1 + seed % 2);
                 }
                 rig.cache->token_passed();
@@ -142,7 +142,7 @@ TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
         CHECK(stats[0].hits == stats[1].hits);
         CHECK(stats[0].misses == stats[1].misses);
         CHECK(stats[0].evictions == stats[1].evictions);
-        CHECK(stats[0].sweep_hits == stats[1].sweep_hits);
+        CHECK(stats[0].prompt_hits == stats[1].prompt_hits);
         CHECK(stats[1].ahead_started > 0);
     }
 }
@@ -159,7 +159,7 @@ TEST_CASE("a failed read ahead is asked again, and told only if it is needed") {
             rig.cache->read_ahead(layer, first(6));
             pump_dry(rig);
             const std::vector<int32_t> wanted = {0, 2, 4, 9};
-            REQUIRE(rig.cache->demand(layer, wanted, DemandKind::sweep));
+            REQUIRE(rig.cache->demand(layer, wanted, DemandKind::prompt));
             for (size_t i = 0; i < wanted.size(); ++i) {
                 auto handle = rig.cache->next();
                 if (!handle) {
@@ -200,7 +200,7 @@ TEST_CASE("spread over two drives, the next layer is read while this one is") {
     TwoDrives two({.cache_slots = 0, .transit_slots = 24, .poison = true});
     Rig& rig = two.rig;
     for (int32_t layer = 0; layer < 4; ++layer) {
-        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
+        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::prompt));
         rig.cache->read_ahead(layer + 1, first(experts));
         int both = 0;
         for (int32_t i = 0; i < experts; ++i) {

@@ -57,7 +57,7 @@ TEST_CASE("what was recorded is read back") {
     for (int32_t i = 0; i < 20; ++i) {
         const RecordedToken& token = routes->tokens[static_cast<size_t>(i)];
         const int32_t a = i % 9;
-        CHECK(token.sweep == (i % 2 == 0));
+        CHECK(token.prompt == (i % 2 == 0));
         CHECK(token.chunk_end == (i % 4 != 0));
         CHECK(token.chosen == std::vector<int32_t>{a, a + 1, a, a + 1, a, a + 1});
         CHECK(token.guesses == std::vector<int32_t>{9 - a, -1, 9 - a, -1, -1, -1});

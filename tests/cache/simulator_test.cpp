@@ -31,7 +31,7 @@ class Recording {
         if (count > 1) REQUIRE(rig_.cache->begin_chunk_group(static_cast<uint32_t>(count)));
         for (int32_t layer = 0; layer < layers; ++layer) {
             for (size_t i = 0; i < count; ++i) {
-                sweep(layer, tokens, i + 1 < count, chosen[i]);
+                prompt(layer, tokens, i + 1 < count, chosen[i]);
             }
         }
         if (count > 1) rig_.cache->end_chunk_group();
@@ -67,7 +67,7 @@ class Recording {
 
  private:
     using Chosen = std::vector<std::vector<int32_t>>;  // [layer * tokens]
-    void sweep(int32_t layer, size_t tokens, bool more, Chosen& chosen) {
+    void prompt(int32_t layer, size_t tokens, bool more, Chosen& chosen) {
         std::vector<int32_t> together;
         for (size_t token = 0; token < tokens; ++token) {
             chosen.push_back(routes_.pick(layer, top_k));
@@ -77,7 +77,7 @@ class Recording {
                 }
             }
         }
-        rig_.run(layer, together, DemandKind::sweep, 1, more);
+        rig_.run(layer, together, DemandKind::prompt, 1, more);
     }
 
     Rig rig_;
@@ -90,8 +90,8 @@ void check_equal(const CacheStats& a, const CacheStats& b) {
     CHECK(a.hits == b.hits);
     CHECK(a.misses == b.misses);
     CHECK(a.evictions == b.evictions);
-    CHECK(a.sweep_asked == b.sweep_asked);
-    CHECK(a.sweep_hits == b.sweep_hits);
+    CHECK(a.prompt_asked == b.prompt_asked);
+    CHECK(a.prompt_hits == b.prompt_hits);
     CHECK(a.chunks_grouped == b.chunks_grouped);
     CHECK(a.guesses == b.guesses);
     CHECK(a.guesses_right == b.guesses_right);
@@ -158,13 +158,13 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
             REQUIRE(replay);
             check_equal(live.stats(), *replay);
             CHECK(replay->chunks_grouped > 4);
-            CHECK(replay->sweep_hits > 0);
+            CHECK(replay->prompt_hits > 0);
             // One after another they would have found less, and the replay knows.
             for (RecordedToken& token : routes.tokens) token.group_continues = false;
             auto apart = simulate(routes, options);
             REQUIRE(apart);
             CHECK(apart->chunks_grouped == 0);
-            if (slots < 300) CHECK(apart->sweep_hits < replay->sweep_hits);
+            if (slots < 300) CHECK(apart->prompt_hits < replay->prompt_hits);
         }
     }
 }

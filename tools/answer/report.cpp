@@ -39,13 +39,6 @@ std::string limit_line(const char* head, const Limit& limit) {
                " % reached", limit.tok_s > 0 ? cat(", ", limit.binds, " binds") : "", "\n");
 }
 
-// Of two parts of one run. What is no count is the later one's.
-RunStats plus(const RunStats& earlier, const RunStats& later) {
-    RunStats all = later - (RunStats{} - earlier);  // unsigned counters wrap back
-    all.device.memory_peak = std::max(earlier.device.memory_peak, later.device.memory_peak);
-    return all;
-}
-
 const char* state_name(DriveStats::State state) {
     switch (state) {
         case DriveStats::State::in_use:
@@ -199,7 +192,7 @@ std::string load_text(const LoadFacts& load) {
 }  // namespace
 
 std::string stats_block(const Answer& answer, const RunFacts& facts) {
-    RunStats all = plus(answer.prompt, answer.decode);
+    RunStats all = answer.prompt + answer.decode;
     const CacheStats& cache = all.cache;
     Limit limit = limit_of(answer.decode, answer.decoded(), answer.decode_s);
     auto share = [](uint64_t part, uint64_t whole) {
@@ -221,11 +214,11 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
     out += limit_line("limit     ", limit);
     out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
     out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
-               cache.evictions, " evictions; sweeps ", cache.sweep_asked, " asked, ",
-               share(cache.sweep_hits, cache.sweep_asked), " hits, ", cache.chunks_grouped,
+               cache.evictions, " evictions; prompts ", cache.prompt_asked, " asked, ",
+               share(cache.prompt_hits, cache.prompt_asked), " hits, ", cache.chunks_grouped,
                " chunks in groups, ", cache.ahead_started, " read ahead, ", cache.ahead_dropped,
                " of them dropped\n");
-    if (all.vram.asked + all.vram.sweep_asked > 0) {
+    if (all.vram.asked + all.vram.prompt_asked > 0) {
         const CacheStats& vram = all.vram;
         out += cat("vram      ", vram.asked, " asked, ", share(vram.hits, vram.asked), " hits, ",
                    vram.evictions, " evictions; peak ", size_text(all.device.memory_peak), "\n");
@@ -275,27 +268,9 @@ void write_cpu_experts(JsonWriter& json, const CpuExpertStats& cpu) {
 }
 
 void write_cache(JsonWriter& json, const CacheStats& c) {
-    json.begin_object()
-        .member("asked", c.asked)
-        .member("hits", c.hits)
-        .member("late_prefetches", c.late_prefetches)
-        .member("misses", c.misses)
-        .member("evictions", c.evictions)
-        .member("sweep_asked", c.sweep_asked)
-        .member("sweep_hits", c.sweep_hits)
-        .member("chunks_together", c.chunks_grouped)
-        .member("ahead_started", c.ahead_started)
-        .member("ahead_dropped", c.ahead_dropped)
-        .member("prefetch_started", c.prefetch_started)
-        .member("prefetch_used", c.prefetch_used)
-        .member("prefetch_wasted", c.prefetch_wasted)
-        .member("guesses", c.guesses)
-        .member("guesses_right", c.guesses_right)
-        .member("prefetch_switched_off", c.prefetch_switched_off)
-        .member("bytes_demand", c.bytes_demand)
-        .member("bytes_prefetch", c.bytes_prefetch)
-        .member("wait_s", c.wait_s)
-        .end_object();
+    json.begin_object();
+    c.for_each([&](const char* name, auto value) { json.member(name, value); });
+    json.end_object();
 }
 
 void write_limit(JsonWriter& json, const Limit& limit) {
@@ -315,7 +290,7 @@ void write_limit(JsonWriter& json, const Limit& limit) {
 }
 
 std::string answer_json(const Answer& answer, const RunFacts& facts) {
-    RunStats all = plus(answer.prompt, answer.decode);
+    RunStats all = answer.prompt + answer.decode;
     const uint64_t fed = fed_tokens(answer);
     JsonWriter json;
     json.begin_object()
