@@ -35,25 +35,25 @@ uint32_t usable_cores() {
     return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
-// A pointer file, an error page or nothing where JSON text should be: what it is, or empty. Fails
-// as opening and reading do.
-Result<std::string> foreign_text(const fs::path& path) {
+// What a file that should be JSON text is instead ("empty", "a git-lfs pointer ..."); an empty
+// string if nothing speaks against JSON. Fails if the file cannot be opened or read.
+Result<std::string> not_json(const fs::path& path) {
     auto file = File::open(path, Access::buffered);
     if (!file) return tl::unexpected(std::move(file).error());
-    std::string head(std::min<uint64_t>(foreign_head_bytes, file->size()), '\0');
+    std::string head(std::min<uint64_t>(file_kind_bytes, file->size()), '\0');
     if (auto read = file->read(0, reinterpret_cast<std::byte*>(head.data()), head.size()); !read) {
         return tl::unexpected(std::move(read).error());
     }
     const size_t start = head.find_first_not_of(" \t\r\n");
     if (start == head.npos) return std::string("empty");
     if (head[start] == '{') return std::string();
-    return describe_foreign(head, head.size());
+    return describe_file_kind(head, head.size());
 }
 
 }  // namespace
 
-// Does what Checkpoint::open says, step by step. Every fatal path ends in fatal(), so that each
-// message carries how to get the files concerned.
+// Checkpoint::open() step by step. Errors that a download cures are made by fatal(), which appends
+// the command that gets the files concerned.
 class CheckpointOpener {
  public:
     explicit CheckpointOpener(const CheckpointOptions& options) : options_(options) {}
@@ -105,12 +105,12 @@ tl::unexpected<Error> CheckpointOpener::fatal(Code code, std::string problem,
     return fail(code, cat(problem, "; ", fetch_advice(folders_.front(), files)));
 }
 
-// What cannot be read as things are is not cured by fetching it again.
+// No download command if the cause is permission, the drive or memory: that would not help.
 tl::unexpected<Error> CheckpointOpener::unread(Error error, const char* name) const {
     if (error.code == Code::io || error.code == Code::no_memory) {
         return tl::unexpected(std::move(error));
     }
-    if (error.code == Code::unsupported) error.message += "; move it away";  // it is no file
+    if (error.code == Code::unsupported) error.message += "; move it away";
     return fatal(error.code, std::move(error.message), {name});
 }
 
@@ -123,7 +123,7 @@ std::string CheckpointOpener::where() const {
 
 Result<void> CheckpointOpener::find_folders() {
     if (options_.locations.empty())
-        return fail(Code::usage, "no model given: a folder or a hub id");
+        return fail(Code::usage, "no model given; name a folder or a hub id");
     auto folders = find_folders_of(options_.locations, options_.revision, options_.mirrors);
     if (!folders) return tl::unexpected(std::move(folders).error());
     folders_ = std::move(*folders);
@@ -136,10 +136,10 @@ Result<void> CheckpointOpener::find_companion(const char* name, fs::path& path) 
     for (const ModelFolder& folder : folders_) {
         const fs::path candidate = folder.path / name;
         if (!is_entry(candidate)) continue;
-        auto foreign = foreign_text(candidate);
-        if (!foreign) return unread(std::move(foreign).error(), name);
-        if (!foreign->empty()) {
-            return fatal(Code::corrupt, cat(shown(candidate), ": the file is ", *foreign), {name});
+        auto kind = not_json(candidate);
+        if (!kind) return unread(std::move(kind).error(), name);
+        if (!kind->empty()) {
+            return fatal(Code::corrupt, cat(shown(candidate), ": the file is ", *kind), {name});
         }
         path = candidate;
         return {};
@@ -156,7 +156,7 @@ Result<void> CheckpointOpener::read_config() {
             weights =
                 weights || is_entry(folder.path / index_name) || !weight_files(folder.path).empty();
         }
-        const char* what = weights ? ": config.json is missing (the weights alone do not say what "
+        const char* what = weights ? ": config.json is missing (the weights alone do not say which "
                                      "model they are)"
                                    : ": no checkpoint here (no config.json, no safetensors files)";
         return fatal(
@@ -170,7 +170,7 @@ Result<void> CheckpointOpener::read_config() {
     return {};
 }
 
-// The first folder's index; another folder may hold a copy, not another opinion.
+// The first folder's index. Another folder may hold a copy of it, but not a different one.
 Result<void> CheckpointOpener::choose_index() {
     fs::path chosen;
     std::string chosen_text;
@@ -213,8 +213,8 @@ Result<void> CheckpointOpener::without_index() {
     }
     if (others) {
         return fatal(Code::not_found,
-                     cat(where(), ": ", index_name, " is missing (", others,
-                         " numbered shards are there, but which belong together is not known)"),
+                     cat(where(), ": ", index_name, " is missing (there are ", others,
+                         " numbered shards, but nothing says which of them belong together)"),
                      {index_name});
     }
     return fatal(Code::not_found,
@@ -243,17 +243,16 @@ Result<void> CheckpointOpener::find_shards() {
     }
     if (!twice.empty()) {
         out_.notes_.push_back(
-            cat("shards that are in an earlier folder too, not read: ", list_names(twice)));
+            cat("shards not read, because an earlier folder has them too: ", list_names(twice)));
     }
     if (missing.empty()) return {};
     if (auto mirrored = check_mirrors_for(missing, options_.mirrors); !mirrored) return mirrored;
     return fatal(
         Code::not_found,
         cat(where(), ": ", missing.size(), " of ", index_.files.size(),
-            " weight files that the index names ", missing.size() == 1 ? "is" : "are",
+            " weight files in the index ", missing.size() == 1 ? "is" : "are",
             " missing: ", list_names(missing),
-            dangling ? " (a link to a file that is not there: the download was interrupted "
-                       "or the cache cleaned)"
+            dangling ? " (a link to a missing file: an interrupted download or a cleaned cache)"
                      : ""),
         missing);
 }
@@ -345,7 +344,7 @@ Result<void> CheckpointOpener::adopt_tensors() {
     return {};
 }
 
-// Each tensor of the index is declared by the file that the index says.
+// Requires that each tensor in the index is declared by the file that the index names.
 Result<void> CheckpointOpener::check_mapped() {
     size_t wrong = 0;
     const WeightIndex::Entry* first = nullptr;
@@ -366,7 +365,7 @@ Result<void> CheckpointOpener::check_mapped() {
     return fatal(Code::corrupt, message, {index_name, file});
 }
 
-// Each declared tensor is in the index. After check_mapped(), counting is nearly enough.
+// Requires that each declared tensor is in the index; after check_mapped(), equal counts prove it.
 Result<void> CheckpointOpener::check_declared() {
     if (index_.entries.size() == out_.tensors_.size()) return {};
     std::vector<bool> named(out_.tensors_.size());
@@ -378,10 +377,11 @@ Result<void> CheckpointOpener::check_declared() {
     const size_t more = static_cast<size_t>(std::count(named.begin(), named.end(), false)) - 1;
     const Tensor& tensor = out_.tensors_[at];
     const std::string& file = file_name(tensor.shard);
-    return fatal(Code::corrupt,
-                 cat(where(), ": ", printable(file), " declares tensor ", in_quotes(tensor.name),
-                     ", which is not in the index", more ? cat(", and ", more, " more such") : ""),
-                 {index_name, file});
+    return fatal(
+        Code::corrupt,
+        cat(where(), ": ", printable(file), " declares tensor ", in_quotes(tensor.name),
+            ", which is not in the index", more ? cat(", and ", more, " more such tensors") : ""),
+        {index_name, file});
 }
 
 void CheckpointOpener::note_strays() {
@@ -397,7 +397,7 @@ void CheckpointOpener::note_strays() {
     out_.notes_.push_back(cat("files outside the index, not read: ", list_names(strays)));
 }
 
-// Numbers that the series of names leaves out: most likely an index that was cut down.
+// Notes numbers missing from the series of shard names: most likely an index that was shortened.
 void CheckpointOpener::note_numbers() {
     std::vector<bool> seen;
     uint32_t count = 0;
@@ -417,7 +417,7 @@ void CheckpointOpener::note_numbers() {
     }
     if (absent.empty()) return;
     out_.notes_.push_back(
-        cat("the index names no shard of number ", list_names(absent), " of ", count));
+        cat("the index names no shard number ", list_names(absent), " of ", count));
 }
 
 void CheckpointOpener::note_total() {
@@ -425,7 +425,7 @@ void CheckpointOpener::note_total() {
     for (const Tensor& tensor : out_.tensors_) bytes += tensor.bytes;
     if (!index_.total_size || *index_.total_size == bytes) return;
     out_.notes_.push_back(cat("the index states a total of ", *index_.total_size,
-                              " bytes, its tensors have ", bytes));
+                              " bytes, but its tensors have ", bytes));
 }
 
 Result<Checkpoint> CheckpointOpener::open() {
@@ -472,7 +472,7 @@ const Tensor* Checkpoint::find(std::string_view name) const {
 
 Result<const Tensor*> Checkpoint::require(std::string_view name) const {
     if (const Tensor* tensor = find(name)) return tensor;
-    // Its neighbours by name say where it should have been.
+    // Tensors with similar names tell which shard it belongs to.
     std::string_view stem = name;
     const Tensor* neighbour = nullptr;
     while (!neighbour && stem.find('.') != stem.npos) {
@@ -485,8 +485,8 @@ Result<const Tensor*> Checkpoint::require(std::string_view name) const {
             }
         }
     }
-    const std::string what =
-        cat(shown(folder()), ": tensor ", in_quotes(name), " is in no shard and not in the index");
+    const std::string what = cat(shown(folder()), ": tensor ", in_quotes(name),
+                                 " is neither in a shard nor in the index");
     if (!neighbour) return fail(Code::not_found, cat(what, "; ", cure({index_name})));
     const std::string file = shards_[neighbour->shard].path().filename().string();
     return fail(Code::not_found, cat(what, "; it belongs to ", printable(file), ", beside ",

@@ -1,10 +1,10 @@
 // A model folder: config.json, tokenizer.json, index and shards, as downloaded.
 //
 // Accepted: a plain folder, a Hugging Face cache snapshot (files are links into blobs), its
-// repository root (models--org--name, through refs/main or `revision`), the hub id "org/name"
-// looked up in the HF cache, and several folders at once, whose shards together are the model
-// (spread over drives; a shard found in two of them is read from the first, the others are listed).
-// The index decides; without one, a lone model.safetensors is the model.
+// repository root (models--org--name, through refs/main or `revision`), a hub id "org/name" that is
+// in the Hugging Face cache, and several folders whose shards together are the model (spread over
+// drives; a shard found in two of them is read from the first, the others are listed in notes()).
+// The index says which files are the model; without one, a lone model.safetensors is the model.
 #pragma once
 
 #include <filesystem>
@@ -40,25 +40,25 @@ struct CheckpointOptions {
 
 class Checkpoint {
  public:
-    // Opens every shard, parses all headers in parallel, and cross-checks: a file named but absent,
-    // a tensor mapped to a file that does not declare it, a tensor declared but not in the index, a
-    // name in two shards: each its own message, naming file and tensor, and how to fetch what is
-    // needed. config.json missing, unreadable, empty or not JSON text at all is its own error; so
-    // is a tokenizer.json or generation_config.json that is a pointer file or empty (missing is
-    // fine here). Files outside the index are listed once (notes()).
+    // Opens every shard, parses all headers in parallel, and compares them with the index. Separate
+    // errors, each with file, tensor and the command that downloads what is needed: a missing file,
+    // a tensor that is not in the file that the index names, a tensor that is not in the index, and
+    // a tensor in two shards. Further errors: config.json is missing, unreadable, empty or not JSON
+    // text; tokenizer.json or generation_config.json is a pointer file or empty (they may be
+    // missing). Files outside the index are listed in notes().
     static Result<Checkpoint> open(const CheckpointOptions& options);
 
     const Tensor* find(std::string_view name) const;
-    // As find, but missing is an error that says which shard should have it and what to fetch.
+    // Like find(), but a missing tensor is an error: which shard it belongs to, and how to get it.
     Result<const Tensor*> require(std::string_view name) const;
     const std::vector<Tensor>& tensors() const { return tensors_; }
     const std::vector<File>& shards() const { return shards_; }
 
-    // Of each shard, in the mirrors: same name, size and header.
+    // The copies of each shard in the mirrors: same name, size and header.
     const std::vector<std::vector<File>>& copies() const { return mirrors_.copies; }
-    // One line a mirror that is on the drive of what it mirrors.
+    // One line for each mirror that is on the same drive as what it mirrors.
     const std::vector<std::string>& idle_mirrors() const { return mirrors_.idle; }
-    // Folders given, mirrors last: each is taken for a drive of its own, File::drive() of its
+    // The number of folders, mirrors last. Each folder counts as a drive: File::drive() of its
     // files.
     uint32_t drives() const { return drives_; }
 
@@ -69,10 +69,11 @@ class Checkpoint {
     const std::filesystem::path& generation_config_path() const { return generation_config_path_; }
     const std::filesystem::path& folder() const { return home_.path; }  // the first one, resolved
     const std::vector<std::string>& notes() const { return notes_; }
-    // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to get files of this model
-    // again, for messages about them.
+    // "fetch it: hf download ORG/NAME FILE --local-dir FOLDER": how to download files of this model
+    // again, for errors about them.
     std::string cure(const std::vector<std::string>& files) const;
-    // "sluice inspect MODEL --check", MODEL as it was named: what finds damaged values.
+    // "sluice inspect MODEL --check", MODEL as the user named it: the command that finds damaged
+    // values.
     const std::string& check_command() const { return check_command_; }
 
  private:

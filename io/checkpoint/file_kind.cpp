@@ -50,8 +50,8 @@ bool is_html(std::string_view head) {
 
 }  // namespace
 
-std::string describe_foreign(std::string_view head, uint64_t size) {
-    head = head.substr(0, std::min<uint64_t>(foreign_head_bytes, size));
+std::string describe_file_kind(std::string_view head, uint64_t size) {
+    head = head.substr(0, std::min<uint64_t>(file_kind_bytes, size));
     if (head.empty()) return "";
     if (head.starts_with(lfs_start)) return describe_pointer(head);
     if (is_html(head)) {
@@ -64,7 +64,7 @@ std::string describe_foreign(std::string_view head, uint64_t size) {
         return "JSON text (perhaps a server's error reply), not safetensors";
     }
     if (std::all_of(head.begin(), head.end(), [](char c) { return c == 0; })) {
-        return "filled with zeros (space reserved, never written)";
+        return "filled with zeros (space was reserved but never written)";
     }
     return "";
 }

@@ -7,12 +7,12 @@
 
 namespace sluice {
 
-inline constexpr uint64_t foreign_head_bytes = 512;
+inline constexpr uint64_t file_kind_bytes = 512;  // from the start of the file, enough to tell
 
-// Judges by the first bytes (up to foreign_head_bytes) of a file of `size` bytes: a git-lfs
-// pointer (with the size that it stands for), an HTML page, ZIP, GGUF, gzip and others, zeros only.
-// Says it as the object of "is": "a git-lfs pointer for a file of 5.0 GiB, ...", with what to do.
-// Empty when nothing is recognised.
-std::string describe_foreign(std::string_view head, uint64_t size);
+// Recognises, by its first bytes (`head`, up to file_kind_bytes), a file of `size` bytes that is a
+// git-lfs pointer, an HTML page, ZIP, GGUF, gzip or similar data, or all zeros. Returns a phrase to
+// follow "is" or "but", with what to do: "a git-lfs pointer for a file of 5.0 GiB, ...". Empty if
+// nothing is recognised.
+std::string describe_file_kind(std::string_view head, uint64_t size);
 
 }  // namespace sluice

@@ -90,17 +90,18 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
         if (!text) return tl::unexpected(std::move(text).error());
         commit = trimmed(*text);
         if (commit.empty() || commit.find('/') != commit.npos) {
-            return fail(Code::corrupt, cat(printable(ref.string()), ": not a commit", cure));
+            return fail(Code::corrupt,
+                        cat(printable(ref.string()), ": does not hold a commit id", cure));
         }
     } else if (revision.empty() && snapshots.size() == 1) {
-        commit = snapshots.front();  // fetched by commit, so without a branch file
+        commit = snapshots.front();  // downloaded by commit: there is no branch file
     }
     if (std::find(snapshots.begin(), snapshots.end(), commit) != snapshots.end()) {
         const fs::path snapshot = root / "snapshots" / commit;
         if (auto closed = no_permission(snapshot, X_OK)) return tl::unexpected(std::move(*closed));
         return ModelFolder{snapshot, repository, revision};
     }
-    std::string have = snapshots.empty() ? " (no snapshot is there)" : " (there are:";
+    std::string have = snapshots.empty() ? " (there are no snapshots)" : " (available:";
     for (const std::string& name : snapshots) have += cat(" ", printable(name));
     if (!snapshots.empty()) have += ")";
     return fail(Code::not_found,
@@ -135,7 +136,7 @@ fs::path hub_cache() {
 }
 
 Result<ModelFolder> find_model_folder(const std::string& location, const std::string& revision) {
-    if (location.empty()) return fail(Code::usage, "no model given: a folder or a hub id");
+    if (location.empty()) return fail(Code::usage, "no model given; name a folder or a hub id");
     std::error_code problem;
     fs::path path = fs::absolute(expand_home(location), problem);
     if (problem) return fail(Code::usage, cat(printable(location), ": ", problem.message()));
@@ -156,7 +157,7 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
     if (is_hub_id(location)) return find_in_cache(location, revision);
     return fail(Code::not_found, cat(printable(location),
                                      ": no such folder; give a checkpoint's folder, or the hub "
-                                     "id (ORG/NAME) of one in the cache"));
+                                     "id (ORG/NAME) of a model in the cache"));
 }
 
 std::string shell_quoted(std::string text) {
@@ -177,7 +178,7 @@ std::string shell_quoted(std::string text) {
 std::string fetch_command(const ModelFolder& folder, std::span<const std::string> files) {
     std::string command =
         cat("hf download ", folder.repository.empty() ? "REPO" : folder.repository);
-    if (files.size() <= 8) {  // else all: what is complete is not fetched again
+    if (files.size() <= 8) {  // else all: complete files are not downloaded again
         for (const std::string& file : files) command += cat(" ", shell_quoted(file));
     }
     if (!folder.revision.empty()) command += cat(" --revision ", shell_quoted(folder.revision));

@@ -18,7 +18,7 @@ bool has(const ModelFolder& folder, const std::string& name) {
     return is_there(folder.path / name);
 }
 
-// Paths by what they come to in the end.
+// A set of paths, compared with their links resolved.
 class Distinct {
  public:
     bool add(const fs::path& path) {
@@ -42,8 +42,9 @@ Result<std::vector<ModelFolder>> find_folders_of(std::span<const std::string> lo
         auto folder = find_model_folder(location, revision);
         if (!folder) return tl::unexpected(std::move(folder).error());
         if (!distinct.add(folder->path)) {
-            return fail(Code::usage, cat(printable(folder->path.string()),
-                                         ": given twice with -m; it is one folder, on one drive"));
+            return fail(Code::usage,
+                        cat(printable(folder->path.string()),
+                            ": given twice with -m, but it is one folder on one drive"));
         }
         out.push_back(std::move(*folder));
     }
@@ -52,7 +53,7 @@ Result<std::vector<ModelFolder>> find_folders_of(std::span<const std::string> lo
         if (!folder) return within("--mirror", std::move(folder).error());
         if (distinct.add(folder->path)) continue;
         return fail(Code::usage, cat("--mirror ", printable(folder->path.string()),
-                                     ": the folder is given already; a mirror is a copy of the "
+                                     ": this folder is already given; a mirror is a copy of the "
                                      "shards in another folder"));
     }
     return out;
@@ -69,7 +70,7 @@ Result<void> check_mirrors_for(std::span<const std::string> missing,
         return fail(Code::not_found,
                     cat(list_names({missing.begin(), missing.end()}), ": only in the mirror ",
                         printable(folder->path.string()),
-                        ", which is a copy beside the model's folders; give it with -m"));
+                        ", but a mirror only adds copies of the model's shards; give it with -m"));
     }
     return {};
 }
@@ -87,8 +88,8 @@ void warn_unread(std::span<const ModelFolder> folders, std::span<const std::stri
         const std::string path = printable(folders[i].path.string());
         log::warn_once(cat("unread ", path),
                        cat(path,
-                           ": not read, an earlier folder has its shards too; to read from "
-                           "both at once give it with --mirror"));
+                           ": not read, because earlier folders have the same shards; to read "
+                           "from both at once, give it with --mirror"));
     }
 }
 

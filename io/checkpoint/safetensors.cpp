@@ -46,16 +46,18 @@ std::string in_quotes(std::string_view name) {
 
 // Builds entries from the events of
 //     {"__metadata__": {"k": "v"}, "name": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
-// and refuses every other shape of document. Offsets are still relative to the data area here.
+// and refuses documents of any other structure. Offsets are still relative to the data area here.
 class HeaderEvents final : public JsonEvents {
  public:
     std::vector<TensorEntry> tensors;
-    bool unsupported = false;  // the refusal is of something well formed
+    bool unsupported = false;  // what was refused is well formed
 
     std::string null() override { return unexpected("null"); }
-    std::string boolean(bool) override { return unexpected("true or false"); }
-    std::string negative(int64_t) override { return unexpected("a number below zero"); }
-    std::string fraction(double) override { return unexpected("a number that is not whole"); }
+    std::string boolean(bool) override { return unexpected("boolean"); }
+    std::string negative(int64_t) override { return unexpected("negative number"); }
+    std::string fraction(double) override {
+        return unexpected("number that is not a 64-bit integer");
+    }
     std::string whole(uint64_t value) override;
     std::string text(std::string_view value) override;
     std::string key(std::string_view name) override;
@@ -78,11 +80,11 @@ class HeaderEvents final : public JsonEvents {
     std::string take_dtype(std::string_view value);
 
     State state_ = State::start;
-    std::string name_;      // of the member being read at the top
-    bool pending_ = false;  // a key was read, its value not yet
+    std::string name_;      // of the current top-level member
+    bool pending_ = false;  // its key was read, its value not yet
     bool had_metadata_ = false;
-    uint32_t seen_ = 0;   // fields of this tensor
-    uint32_t field_ = 0;  // whose value comes next
+    uint32_t seen_ = 0;   // fields of this tensor so far
+    uint32_t field_ = 0;  // the field whose value comes next
     uint32_t offset_count_ = 0;
     uint64_t offset_[2] = {};
 };
@@ -113,7 +115,7 @@ std::string HeaderEvents::take_dtype(std::string_view value) {
     std::string known;
     for (const DTypeInfo& info : dtypes) known += cat(known.empty() ? "" : ", ", info.name);
     return cat(where(), "unknown dtype ", in_quotes(value), " (known: ", known,
-               "); a model in another format has to be fetched in one of these");
+               "); get the model in one of these formats");
 }
 
 std::string HeaderEvents::text(std::string_view value) {
@@ -131,7 +133,7 @@ std::string HeaderEvents::key(std::string_view name) {
         pending_ = true;
         if (name.empty()) return "header: a tensor without a name";
         if (name != metadata_key) return "";
-        if (had_metadata_) return "header: __metadata__ is there twice";
+        if (had_metadata_) return "header: __metadata__ appears twice";
         had_metadata_ = true;
         return "";
     }
@@ -141,7 +143,7 @@ std::string HeaderEvents::key(std::string_view name) {
              : name == "data_offsets" ? offsets
                                       : 0;
     if (field_ == 0) return cat(where(), "unknown field ", in_quotes(name));
-    if (seen_ & field_) return cat(where(), printable(name), " is there twice");
+    if (seen_ & field_) return cat(where(), printable(name), " appears twice");
     seen_ |= field_;
     return "";
 }
@@ -205,7 +207,7 @@ std::string HeaderEvents::end_array() {
     return "";
 }
 
-// bytes == dtype x shape, in arithmetic that cannot wrap.
+// Requires bytes == dtype x shape, in arithmetic that cannot wrap.
 Result<void> check_span(const TensorEntry& entry) {
     bool empty = false;
     for (const uint64_t extent : entry.shape) empty = empty || extent == 0;
@@ -219,7 +221,7 @@ Result<void> check_span(const TensorEntry& entry) {
     if (want == entry.bytes) return {};
     return fail(Code::corrupt,
                 cat("tensor ", in_quotes(entry.name), ": ", dtype_name(entry.dtype),
-                    " and its shape make ", want, " bytes, its data_offsets ", entry.bytes));
+                    " and its shape make ", want, " bytes, but its data_offsets ", entry.bytes));
 }
 
 Result<void> check_names(const std::vector<TensorEntry>& tensors) {
@@ -232,7 +234,8 @@ Result<void> check_names(const std::vector<TensorEntry>& tensors) {
     return fail(Code::corrupt, cat("tensor ", in_quotes(*twin), " is declared twice"));
 }
 
-// Tensors sorted by offset: each begins where the one before ended, the last ends with the file.
+// Requires of tensors sorted by offset: each begins where the one before it ends, the last one ends
+// with the file.
 Result<void> check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_bytes) {
     uint64_t end = 0;
     const TensorEntry* before = nullptr;
@@ -247,28 +250,28 @@ Result<void> check_cover(const std::vector<TensorEntry>& tensors, uint64_t data_
         }
         if (__builtin_add_overflow(end, entry.bytes, &end)) {
             return fail(Code::corrupt,
-                        cat("tensor ", in_quotes(entry.name), " ends past any file"));
+                        cat("tensor ", in_quotes(entry.name), " ends past any possible file"));
         }
         before = &entry;
     }
     if (end > data_bytes) {
         return fail(Code::corrupt, cat("the file is cut short: tensor ", in_quotes(before->name),
-                                       " ends at data byte ", end, ", the file has ", data_bytes,
-                                       ", ", end - data_bytes, " bytes are missing"));
+                                       " ends at data byte ", end, ", but the file has only ",
+                                       data_bytes, "; ", end - data_bytes, " bytes are missing"));
     }
     if (end < data_bytes) {
         return fail(Code::corrupt,
-                    cat("the file goes on for ", data_bytes - end, " bytes after its last tensor"));
+                    cat("the file has ", data_bytes - end, " extra bytes after its last tensor"));
     }
     return {};
 }
 
-// Reads the length field and proves that so many header bytes can be there.
+// Reads the length field and checks that the file can hold a header of that length.
 Result<uint64_t> read_length(const File& file) {
     if (file.size() == 0) return fail(Code::corrupt, "the file is empty");
     if (file.size() < 8) {
-        return fail(Code::corrupt,
-                    cat("the file has only ", file.size(), " bytes, less than a header length"));
+        return fail(Code::corrupt, cat("the file has only ", file.size(),
+                                       " bytes, too few for the header length"));
     }
     uint8_t field[8];
     if (auto read = file.read(0, field, sizeof field); !read) {
@@ -283,10 +286,10 @@ Result<uint64_t> read_length(const File& file) {
     }
     if (length > header_max) {
         return fail(Code::corrupt, cat("the header should be ", length,
-                                       " bytes long, the format allows ", header_max));
+                                       " bytes long, but the format allows at most ", header_max));
     }
     if (length < 2) {
-        return fail(Code::corrupt, cat("the header is ", length, " bytes long, not even {}"));
+        return fail(Code::corrupt, cat("the header is ", length, " bytes long, too short for {}"));
     }
     return length;
 }
@@ -308,7 +311,7 @@ Result<SafetensorsHeader> read_header(const File& file) {
     for (const TensorEntry& entry : header.tensors) {
         if (auto ok = check_span(entry); !ok) return tl::unexpected(std::move(ok).error());
     }
-    // A tensor without bytes lies before its neighbour at the same offset.
+    // An empty tensor comes before its neighbour at the same offset.
     std::sort(header.tensors.begin(), header.tensors.end(),
               [](const TensorEntry& a, const TensorEntry& b) {
                   return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
@@ -321,15 +324,15 @@ Result<SafetensorsHeader> read_header(const File& file) {
     return header;
 }
 
-// The better explanation of a file that does not parse: what it is instead.
-std::string foreign_content(const File& file) {
-    char head[foreign_head_bytes];
+// What a file that does not parse is instead, which explains more than the syntax error; or empty.
+std::string actual_kind(const File& file) {
+    char head[file_kind_bytes];
     const uint64_t bytes = std::min<uint64_t>(sizeof head, file.size());
     if (!file.read(0, head, bytes)) return "";
-    // A length that fits four bytes, then a brace: a damaged safetensors file, whatever the length.
+    // A length that fits four bytes, then a brace: a safetensors file, however damaged.
     const std::string_view high_length{"\0\0\0\0{", 5};
     if (bytes > 8 && std::string_view(head + 4, 5) == high_length) return "";
-    return describe_foreign({head, bytes}, file.size());
+    return describe_file_kind({head, bytes}, file.size());
 }
 
 }  // namespace
@@ -347,8 +350,8 @@ Result<SafetensorsHeader> read_safetensors_header(const File& file) {
     Error error = std::move(header).error();
     if (error.code == Code::io) return tl::unexpected(std::move(error));  // names the file
     if (error.code == Code::corrupt) {
-        const std::string foreign = foreign_content(file);
-        if (!foreign.empty()) error.message = cat("not a safetensors file but ", foreign);
+        const std::string kind = actual_kind(file);
+        if (!kind.empty()) error.message = cat("not a safetensors file but ", kind);
     }
     return within(printable(file.path().string()), std::move(error));
 }

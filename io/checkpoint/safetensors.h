@@ -1,8 +1,8 @@
-// The header of one safetensors file, checked until nothing in it can surprise a reader.
+// The header of one safetensors file, fully validated before anyone uses it.
 //
-// File: u64 little-endian header length n, n bytes of JSON, then data. A tensor's data_offsets
-// count from byte 8+n. Nothing promises alignment. Parsed with a SAX reader; any thread, one file
-// each.
+// The file: u64 little-endian header length n, n bytes of JSON, then data. A tensor's data_offsets
+// count from byte 8+n. No alignment is guaranteed. Several threads may read headers, each of its
+// own file.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +48,11 @@ struct SafetensorsHeader {
     uint64_t data_begin;
 };
 
-// Proves before it returns: length within the file (and <= 100 MB), JSON object, known dtypes,
-// no duplicate name, begin <= end, bytes == dtype x shape (checked arithmetic), tensors cover the
-// data area without overlap or hole, and the last one ends exactly at the file's end. A git-lfs
-// pointer, an HTML page, ZIP, GGUF, gzip or a zero-filled file is named as what it is. A message
-// says what to do.
+// Accepts a header only if its length fits the file (and is <= 100 MB), it is a JSON object, every
+// dtype is known, no name is used twice, begin <= end, bytes == dtype x shape (checked arithmetic),
+// the tensors cover the data area without overlap or hole, and the last one ends exactly at the end
+// of the file. Errors name the file; a git-lfs pointer, an HTML page, ZIP, GGUF, gzip or a file of
+// zeros is named as what it is, with what to do.
 Result<SafetensorsHeader> read_safetensors_header(const File& file);
 
 }  // namespace sluice

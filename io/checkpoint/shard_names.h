@@ -1,4 +1,4 @@
-// The names of weight files: numbered shards, the index, and what else lies beside them.
+// Names of weight files: numbered shards, the index, and other files beside them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 namespace sluice {
 
 inline constexpr const char* index_name = "model.safetensors.index.json";
-inline constexpr const char* lone_name = "model.safetensors";  // a model of one file, no index
+inline constexpr const char* lone_name =
+    "model.safetensors";  // a model in one file, without an index
 
 // "model-00003-of-00048.safetensors" -> {3, 48}
 struct ShardNumber {
@@ -19,7 +20,7 @@ struct ShardNumber {
 };
 std::optional<ShardNumber> shard_number(std::string_view name);
 
-// Files that look like weights by their name, whole or leftovers, sorted. The index is not one.
+// Files of `folder` that are weights by their name, complete or left over, sorted. Not the index.
 std::vector<std::string> weight_files(const std::filesystem::path& folder);
 
 // "a, b, c and 4 more", printable.

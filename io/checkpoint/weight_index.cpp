@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t index_bytes_max = 256u << 20;
 
-// {"metadata": {"total_size": 1}, "weight_map": {"tensor": "file"}}; other members are passed over.
+// {"metadata": {"total_size": 1}, "weight_map": {"tensor": "file"}}; other members are ignored.
 class IndexEvents final : public JsonEvents {
  public:
     WeightIndex index;
@@ -60,7 +60,7 @@ class IndexEvents final : public JsonEvents {
     std::string other() const {
         if (depth_ == 0) return "not a JSON object";
         if (depth_ == 1 && section_ == "weight_map") return "weight_map is not an object";
-        if (in_map()) return cat("tensor \"", printable(key_), "\": its file is not given as text");
+        if (in_map()) return cat("tensor \"", printable(key_), "\": its file name is not a string");
         return "";
     }
     std::string add(std::string_view file);
@@ -85,7 +85,7 @@ std::string IndexEvents::add(std::string_view file) {
     return "";
 }
 
-// File numbers in name order, whatever order the document has them in.
+// Numbers the files in the order of their names, whatever their order in the document.
 void sort_files(WeightIndex& index) {
     std::vector<uint32_t> order(index.files.size()), rank(index.files.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -119,13 +119,13 @@ Result<WeightIndex> read_weight_index(const std::filesystem::path& path) {
     if (text->empty()) return fail(Code::corrupt, cat(shown, ": the file is empty"));
     IndexEvents events;
     if (auto parsed = parse_json_events(*text, events); !parsed) {
-        const std::string foreign =
-            text->front() == '{' ? "" : describe_foreign(*text, text->size());
-        if (foreign.empty()) return within(shown, std::move(parsed).error());
-        return fail(Code::corrupt, cat(shown, ": not an index but ", foreign));
+        const std::string kind =
+            text->front() == '{' ? "" : describe_file_kind(*text, text->size());
+        if (kind.empty()) return within(shown, std::move(parsed).error());
+        return fail(Code::corrupt, cat(shown, ": not an index but ", kind));
     }
     if (!events.had_map() || events.index.entries.empty()) {
-        return fail(Code::corrupt, cat(shown, ": no tensor in a weight_map"));
+        return fail(Code::corrupt, cat(shown, ": weight_map is missing or empty"));
     }
     if (auto ok = check_twins(events.index); !ok) return within(shown, std::move(ok).error());
     sort_files(events.index);

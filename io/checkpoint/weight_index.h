@@ -21,8 +21,8 @@ struct WeightIndex {
     std::optional<uint64_t> total_size;
 };
 
-// Refuses what is not an object with a non-empty "weight_map" of names to plain file names (no
-// folder, no ".."), and a tensor named twice. Messages name the file.
+// Refuses anything but an object whose non-empty "weight_map" maps tensor names to plain file names
+// (no folder, no ".."), and a tensor named twice. Errors name the file.
 Result<WeightIndex> read_weight_index(const std::filesystem::path& path);
 
 }  // namespace sluice

@@ -82,7 +82,7 @@ TEST_CASE("checkpoint: damaged shards are named as what they are") {
     };
     one(mutate::cut(good, 1), "1 bytes are missing");
     one(mutate::cut(good, 4096), "4096 bytes are missing");
-    one(mutate::tail(good), "goes on");
+    one(mutate::tail(good), "extra bytes after its last tensor");
     one(mutate::lfs_pointer(), "git-lfs pointer for a file of 5 GiB");
     one(mutate::html(), "HTML");
     one("", "the file is empty");
@@ -150,10 +150,12 @@ TEST_CASE("checkpoint: an index that is none") {
     index("", Code::corrupt, {index_file, "the file is empty"});
     index("[]", Code::corrupt, {"not a JSON object"});
     index("{\"weight_map\": []}", Code::corrupt, {"weight_map is not an object"});
-    index("{\"weight_map\": {}}", Code::corrupt, {"no tensor in a weight_map"});
-    index("{\"metadata\": {\"weight_map\": {\"a\": \"b\"}}}", Code::corrupt, {"no tensor"});
-    index("{\"weight_map\": {\"a\": 1}}", Code::corrupt, {"\"a\": its file is not given as text"});
-    index("{\"weight_map\": {\"a\": {\"b\": \"c\"}}}", Code::corrupt, {"not given as text"});
+    index("{\"weight_map\": {}}", Code::corrupt, {"weight_map is missing or empty"});
+    index("{\"metadata\": {\"weight_map\": {\"a\": \"b\"}}}", Code::corrupt,
+          {"weight_map is missing"});
+    index("{\"weight_map\": {\"a\": 1}}", Code::corrupt, {"\"a\": its file name is not a string"});
+    index("{\"weight_map\": {\"a\": {\"b\": \"c\"}}}", Code::corrupt,
+          {"file name is not a string"});
     index("{\"weight_map\": {\"a\": \"../../etc/passwd\"}}", Code::corrupt,
           {"not a plain file name"});
     index("{\"weight_map\": {\"a\": \"..\"}}", Code::corrupt, {"not a plain file name"});
@@ -166,7 +168,8 @@ TEST_CASE("checkpoint: an index that is none") {
     Copy none;
     none.remove(index_file);
     refuses(none, Code::not_found,
-            {index_file + " is missing (12 numbered shards", "hf download REPO " + index_file});
+            {index_file + " is missing (there are 12 numbered shards",
+             "hf download REPO " + index_file});
 }
 
 TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each its own error") {
@@ -274,7 +277,7 @@ TEST_CASE("checkpoint: an index that leaves out a number or states another size 
     auto opened = open_folder(copy.folder);
     REQUIRE(opened);
     REQUIRE(opened->notes().size() == 1);
-    says(opened->notes()[0], {"states a total of 23512929 bytes, its tensors have 23512928"});
+    says(opened->notes()[0], {"states a total of 23512929 bytes, but its tensors have 23512928"});
 
     Copy cut;
     cut.edit_index(" \"embed.weight\": \"model-00001-of-00012.safetensors\",\n", " ");
@@ -282,10 +285,11 @@ TEST_CASE("checkpoint: an index that leaves out a number or states another size 
     REQUIRE(opened);
     REQUIRE(opened->notes().size() == 3);
     says(opened->notes()[0], {"not read: " + shard_name(1)});
-    says(opened->notes()[1], {"names no shard of number 1 of 12"});
+    says(opened->notes()[1], {"names no shard number 1 of 12"});
     const auto missing = opened->require("embed.weight");
     REQUIRE(!missing);
-    says(missing.error().message, {"tensor \"embed.weight\" is in no shard and not in the index"});
+    says(missing.error().message,
+         {"tensor \"embed.weight\" is neither in a shard nor in the index"});
 }
 
 TEST_CASE("checkpoint: require() names the shard of the neighbours") {
@@ -336,7 +340,7 @@ TEST_CASE("checkpoint: shards spread over folders, some twice") {
     CHECK(opened->shards()[2].path() == second / shard_name(3));
     CHECK(opened->shards()[4].path() == copy / shard_name(5));
     REQUIRE(opened->notes().size() == 1);
-    says(opened->notes()[0], {"in an earlier folder too", (second / shard_name(5)).string()});
+    says(opened->notes()[0], {"an earlier folder has them too", (second / shard_name(5)).string()});
     // Config and index may be in the second one.
     const auto reversed = open_all({second.string(), copy.folder.string()});
     REQUIRE(reversed);

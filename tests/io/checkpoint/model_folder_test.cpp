@@ -96,9 +96,8 @@ TEST_CASE("checkpoint: an interrupted download in the cache") {
     fs::create_symlink("../../blobs/gone", root / "snapshots" / "abc" / shard_name(2));
     auto opened = open_folder(root);
     REQUIRE(!opened);
-    says(opened.error().message,
-         {"is missing: " + shard_name(2), "a link to a file that is not there",
-          "hf download org/name " + shard_name(2)});
+    says(opened.error().message, {"is missing: " + shard_name(2), "a link to a missing file",
+                                  "hf download org/name " + shard_name(2)});
     CHECK(opened.error().message.find("--local-dir") == std::string::npos);
     fs::remove(root / "refs" / "main");
     opened = open_folder(root);  // one snapshot is still unambiguous
@@ -107,7 +106,7 @@ TEST_CASE("checkpoint: an interrupted download in the cache") {
     fs::create_directory(root / "snapshots" / "def");
     opened = open_folder(root);
     REQUIRE(!opened);
-    says(opened.error().message, {"no snapshot of revision main (there are: abc def)"});
+    says(opened.error().message, {"no snapshot of revision main (available: abc def)"});
 }
 
 TEST_CASE("checkpoint: what is no model folder") {
