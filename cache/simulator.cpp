@@ -12,15 +12,15 @@ namespace {
 
 constexpr uint64_t never = UINT64_MAX;
 
-// What one layer step asks for: the experts of one token, or of all tokens of a prompt's chunk.
+// What one layer asks for: the experts of one token, or of all tokens of a prompt's chunk.
 struct Demand {
     int32_t layer;
     bool prompt;
     bool last;     // of its forward pass
     size_t token;  // of the routes: the last one of its chunk
     std::vector<int32_t> experts;
-    // Of chunks that share their reads: how many they are, whether another one comes to this layer,
-    // and the first and the last demand of them all.
+    // In a chunk group: how many chunks it has, whether another one comes to this layer, and the
+    // first and the last demand of the group.
     uint32_t chunks = 1;
     bool more = false, begins = false, ends = false;
 };
@@ -85,7 +85,7 @@ std::vector<Demand> demands_of(const RouteFile& routes) {
     return demands;
 }
 
-// The policy that knows the future: out goes who is wanted last.
+// The policy that knows the future: evicts the expert whose next use is the furthest away.
 class Belady final : public Policy {
  public:
     Belady(const std::vector<Demand>& demands, const RouteFileHeader& header, uint32_t slots,
@@ -93,7 +93,7 @@ class Belady final : public Policy {
         : next_use_(slots, never), experts_(static_cast<size_t>(header.experts)), now_(now) {
         uses_.resize(static_cast<size_t>(header.layers) * experts_);
         for (size_t i = 0; i < demands.size(); ++i) {
-            if (demands[i].prompt) continue;  // a prompt keeps nothing alive
+            if (demands[i].prompt) continue;  // a prompt keeps no expert in the cache
             for (int32_t expert : demands[i].experts) {
                 uses_[index({demands[i].layer, expert})].push_back(i);
             }
@@ -129,7 +129,7 @@ class Belady final : public Policy {
     const size_t& now_;
 };
 
-// Follows guesses into an idle drive that always finishes in time.
+// Prefetches from an idle drive that always finishes in time.
 class Prefetched {
  public:
     bool take(int32_t expert) {
@@ -203,7 +203,7 @@ class Simulation {
             if (!hit) stats_.bytes_demand += routes_.header.expert_bytes;
         }
     }
-    // As the live cache does: an entry, or else a slot until the last chunk has passed.
+    // As in the live cache: an entry, or else a transit slot until the last chunk has passed.
     void find_room(const Demand& demand, int32_t expert) {
         const Tier::Placed placed = tier_.place({demand.layer, expert}, !demand.prompt);
         if (placed.evicted) ++stats_.evictions;
@@ -213,7 +213,7 @@ class Simulation {
             kept_.insert(expert);
         }
     }
-    // Guesses are made after a layer for the next one, and judged there.
+    // Guesses are made after each layer for the next one, and judged against its routes.
     void predict(const Demand& demand) {
         const auto top_k = static_cast<size_t>(routes_.header.top_k);
         std::vector<int32_t> own_guesses;

@@ -64,7 +64,7 @@ TEST_CASE("what was recorded is read back") {
     }
 }
 
-TEST_CASE("a file cut anywhere gives its whole tokens or says that it is none") {
+TEST_CASE("a file cut anywhere gives its complete tokens or is refused") {
     TempDir folder;
     record(folder / "r", 3);
     const std::string whole = read_file(folder / "r");
@@ -82,7 +82,7 @@ TEST_CASE("a file cut anywhere gives its whole tokens or says that it is none") 
     }
 }
 
-TEST_CASE("a hostile file is refused by name, without taking memory or crashing") {
+TEST_CASE("a hostile file is refused with its name, without allocating much or crashing") {
     TempDir folder;
     record(folder / "r", 3);
     const std::string good = read_file(folder / "r");
@@ -106,8 +106,8 @@ TEST_CASE("a hostile file is refused by name, without taking memory or crashing"
     CHECK(with(first + 2, {1}).code == Code::corrupt);
     CHECK(with(first + token_bytes + 4, {10, 0}).message.find("token 1, layer 0") !=
           std::string::npos);
-    CHECK(with(first + 4, {1, 0}).code == Code::corrupt);        // 1, 1: twice
-    CHECK(with(first + 4, {0xff, 0xff}).code == Code::corrupt);  // none, then one
+    CHECK(with(first + 4, {1, 0}).code == Code::corrupt);        // 1, 1: repeated
+    CHECK(with(first + 4, {0xff, 0xff}).code == Code::corrupt);  // a gap, then an expert
     CHECK(with(first + 16 + 2, {9, 0}).code == Code::corrupt);   // guesses 9, 9
     CHECK(error_of(folder / "absent").code == Code::not_found);
     CHECK(error_of(folder.path()).message.size() > 0);
@@ -127,7 +127,7 @@ TEST_CASE("a hostile file is refused by name, without taking memory or crashing"
     }
 }
 
-TEST_CASE("recording tells what it cannot write") {
+TEST_CASE("recording reports what it cannot write") {
     TempDir folder;
     auto nowhere = RouteRecorder::create(folder / "no" / "such", header);
     REQUIRE_FALSE(nowhere);
@@ -155,7 +155,7 @@ TEST_CASE("recording tells what it cannot write") {
     REQUIRE(routes);
     CHECK(routes->tokens.size() == 1);
 
-    // A file that may not grow, as on a full drive.
+    // A file that cannot grow, as on a full drive.
     rlimit before = {};
     REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
     const rlimit tight = {8, before.rlim_max};
