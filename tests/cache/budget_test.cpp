@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 
@@ -12,7 +12,7 @@ constexpr uint64_t mib = uint64_t{1} << 20, gib = uint64_t{1} << 30;
 
 // The files of a machine, below a folder.
 struct Machine {
-    TempDir root;
+    TempFolder root;
     explicit Machine(uint64_t available_kib, const std::string& cgroup) {
         put("proc/meminfo",
             "MemTotal:       99999999 kB\nMemFree:             123 kB\n"
@@ -112,7 +112,7 @@ TEST_CASE("cgroup v1") {
 }
 
 TEST_CASE("without these files, or with nonsense in them, no RAM is available") {
-    TempDir empty;
+    TempFolder empty;
     CHECK(available_ram(empty.path()) == 0);
     Machine machine(4 * 1024 * 1024, "nonsense\n::::\n0:memory\n\n");
     machine.put("sys/fs/cgroup/memory.max", "a lot");

@@ -18,7 +18,7 @@
 #include "tests/support/expert_shards.h"
 #include "tests/support/paths.h"
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 
@@ -42,7 +42,7 @@ struct Model {
     // As many layers and experts, each large enough to show a drive's speed and to be read in a
     // dozen pieces. For drives that deliver nothing: there are no bytes to compare.
     static const Model& large() {
-        static const TempDir folder;
+        static const TempFolder folder;
         static const Model model = [] {
             std::vector<int32_t> all(layers);
             std::iota(all.begin(), all.end(), 0);
@@ -53,7 +53,7 @@ struct Model {
     }
     // The same with layers on two drives in turn, no copies.
     static const Model& large_spread() {
-        static const TempDir folders;
+        static const TempFolder folders;
         static const Model model = [] {
             std::vector<std::string> locations;
             for (int32_t drive : {0, 1}) {
@@ -77,7 +77,7 @@ struct Model {
     }
     // Shards on two drives in turn, no copies: a layer's experts are on one of them.
     static const Model& spread() {
-        static const TempDir folders;
+        static const TempFolder folders;
         static const Model model = [] {
             const std::filesystem::path from(std::string(test::models_folder) + "/dsv41-tiny");
             std::vector<std::string> locations;

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <random>
 
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 
@@ -43,7 +43,7 @@ Error error_of(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("what was recorded is read back") {
-    TempDir folder;
+    TempFolder folder;
     record(folder / "r", 20);
     CHECK(std::filesystem::file_size(folder / "r") == header_bytes + 20 * token_bytes);
     auto routes = read_route_file(folder / "r");
@@ -65,7 +65,7 @@ TEST_CASE("what was recorded is read back") {
 }
 
 TEST_CASE("a file cut anywhere gives its complete tokens or is refused") {
-    TempDir folder;
+    TempFolder folder;
     record(folder / "r", 3);
     const std::string whole = read_file(folder / "r");
     for (size_t length = 0; length <= whole.size(); ++length) {
@@ -83,7 +83,7 @@ TEST_CASE("a file cut anywhere gives its complete tokens or is refused") {
 }
 
 TEST_CASE("a hostile file is refused with its name, without allocating much or crashing") {
-    TempDir folder;
+    TempFolder folder;
     record(folder / "r", 3);
     const std::string good = read_file(folder / "r");
     const auto with = [&](size_t at, std::initializer_list<int> bytes) {
@@ -128,7 +128,7 @@ TEST_CASE("a hostile file is refused with its name, without allocating much or c
 }
 
 TEST_CASE("recording reports what it cannot write") {
-    TempDir folder;
+    TempFolder folder;
     auto nowhere = RouteRecorder::create(folder / "no" / "such", header);
     REQUIRE_FALSE(nowhere);
     CHECK(nowhere.error().code == Code::usage);

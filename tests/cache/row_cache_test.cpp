@@ -6,7 +6,7 @@
 #include <set>
 
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 
@@ -17,7 +17,7 @@ constexpr uint32_t codes_bytes = 32, scales_bytes = 3, request_max = 40;
 constexpr uint64_t codes_offset = 1001, scales_offset = codes_offset + rows * codes_bytes + 77;
 
 struct Table {
-    TempDir folder;
+    TempFolder folder;
     std::string bytes;
     File file;
     ReadRing ring;

@@ -4,7 +4,7 @@
 
 #include "cache/policy.h"
 #include "tests/cache/rig.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -107,7 +107,7 @@ RouteFile read_back(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("a replay agrees with the live cache to the last hit") {
-    TempDir folder;
+    TempFolder folder;
     const uint32_t sizes[] = {0, 4, layers * top_k, 100, 200, layers * experts};
     uint64_t seed = 0;
     for (const std::string& policy : policy_names()) {
@@ -136,7 +136,7 @@ TEST_CASE("a replay agrees with the live cache to the last hit") {
 }
 
 TEST_CASE("a replay agrees with chunk groups to the last hit") {
-    TempDir folder;
+    TempFolder folder;
     const uint32_t sizes[] = {4, layers * top_k, 70, 300, layers * experts};
     uint64_t seed = 100;
     for (const std::string& policy : policy_names()) {
@@ -170,7 +170,7 @@ TEST_CASE("a replay agrees with chunk groups to the last hit") {
 }
 
 TEST_CASE("if the drive is always in time, the replay agrees with prefetching, too") {
-    TempDir folder;
+    TempFolder folder;
     for (uint32_t follow : {1u, 2u, 4u}) {
         for (uint32_t slots : {0u, 60u}) {
             CAPTURE(follow);

@@ -9,7 +9,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -71,7 +71,7 @@ TEST_CASE("stopping a prompt leaves the session where it was") {
 }
 
 TEST_CASE("a drive that fails is an error, and the session goes on when it is back") {
-    TempDir folder;
+    TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(test::model_path("dsv41-tiny"), model);
     const auto shard = folder / "model/model-00004-of-00012.safetensors";
@@ -105,7 +105,7 @@ TEST_CASE("a drive that fails is an error, and the session goes on when it is ba
 }
 
 TEST_CASE("an expert with NaN in it ends with a numerical error that names the position") {
-    TempDir folder;
+    TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(test::model_path("dsv41-tiny"), model);
     CheckpointOptions where;
@@ -264,7 +264,7 @@ TEST_CASE("prefetching changes no bit") {
 }
 
 TEST_CASE("recorded routes replay to the same hits") {
-    TempDir folder;
+    TempFolder folder;
     EngineOptions options = small_chunks(16);
     options.cache_slots = 100;
     options.record_routes = (folder / "routes").string();

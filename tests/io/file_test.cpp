@@ -16,6 +16,7 @@
 #include "io/memory.h"
 #include "io/mount.h"
 #include "io/text.h"
+#include "tests/support/messages.h"
 #include "tests/support/paths.h"
 #include "tests/support/seccomp.h"
 #include "tests/support/temp_folder.h"
@@ -47,14 +48,14 @@ Error failure(const std::filesystem::path& path, Access access = Access::direct)
 
 // Whether the tests' folder has direct reads at all: most tests want to see them.
 bool direct_here() {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     return opened(folder.write("probe", "x")).access() == Access::direct;
 }
 
 }  // namespace
 
 TEST_CASE("any range of a file, direct and buffered") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(5'000'003, 1);
     const auto path = folder.write("data", content);
     for (const Access access : {Access::direct, Access::buffered}) {
@@ -83,7 +84,7 @@ TEST_CASE("any range of a file, direct and buffered") {
 }
 
 TEST_CASE("an aligned direct read needs no bounce buffer and may end inside a block") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(100'000, 2);
     const File file = opened(folder.write("data", content));
     auto buffer = PageBuffer::create(65536, "a test");
@@ -93,7 +94,7 @@ TEST_CASE("an aligned direct read needs no bounce buffer and may end inside a bl
 }
 
 TEST_CASE("a read past the end is refused before the drive is asked") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const File file = opened(folder.write("data", "0123456789"));
     char to[16];
     for (const auto& [offset, length] : std::vector<std::pair<uint64_t, uint64_t>>{
@@ -106,7 +107,7 @@ TEST_CASE("a read past the end is refused before the drive is asked") {
 }
 
 TEST_CASE("a file cut after it was opened is named, with what was wanted and got") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("data", random_bytes(100'000, 3));
     for (const Access access : {Access::direct, Access::buffered}) {
         folder.write("data", random_bytes(100'000, 3));
@@ -124,14 +125,14 @@ TEST_CASE("a file cut after it was opened is named, with what was wanted and got
 }
 
 TEST_CASE("an empty file opens, and reads of nothing work") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const File file = opened(folder.write("empty", ""));
     CHECK(file.size() == 0);
     CHECK(read_of(file, 0, 0).empty());
 }
 
 TEST_CASE("what is not a readable file says what it is") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     CHECK(failure(folder.path() / "absent").code == Code::not_found);
     CHECK(mentions(failure(folder.path()).message, "a folder"));
     const auto pipe = folder.path() / "pipe";
@@ -151,7 +152,7 @@ TEST_CASE("what is not a readable file says what it is") {
 }
 
 TEST_CASE("no permission and no descriptors left") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("secret", "x");
     const std::string text = in_child([&] {
         std::string out;
@@ -176,7 +177,7 @@ TEST_CASE("no permission and no descriptors left") {
 
 TEST_CASE("a file system that refuses direct reads, at open or only at the read") {
     if (!direct_here()) return;
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(100'000, 4);
     const auto path = folder.write("data", content);
     const uint32_t alignment = opened(path).alignment();
@@ -211,7 +212,7 @@ TEST_CASE("a file system that refuses direct reads, at open or only at the read"
 
 TEST_CASE("a drive that fails is named at once, not worked around") {
     if (!direct_here()) return;
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("data", random_bytes(100'000, 5));
     const std::string text = in_child([&] {
         auto file = File::open(path);
@@ -228,7 +229,7 @@ TEST_CASE("a drive that fails is named at once, not worked around") {
 }
 
 TEST_CASE("interrupted for ever ends in an error") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("data", "0123456789");
     const std::string text = in_child([&] {
         auto file = File::open(path);
@@ -242,7 +243,7 @@ TEST_CASE("interrupted for ever ends in an error") {
 
 #ifndef __SANITIZE_THREAD__  // its record of 2 GiB of writes takes 8 GiB
 TEST_CASE("more than 2 GiB in one read") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("sparse", "");
     const uint64_t size = (uint64_t{2} << 30) + 1000;
     std::filesystem::resize_file(path, size);
@@ -271,7 +272,7 @@ TEST_CASE("more than 2 GiB in one read") {
 #endif
 
 TEST_CASE("identity tells a changed file from the same") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("a", "one");
     const FileIdentity before = opened(path).identity();
     CHECK(opened(path, Access::buffered).identity() == before);
@@ -287,7 +288,7 @@ TEST_CASE("identity tells a changed file from the same") {
 }
 
 TEST_CASE("an inode that was touched is told, by a new link or name it is no news") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("a", "one"), moved = path.parent_path() / "moved";
     const auto time = std::filesystem::last_write_time(path);
     const File file = opened(path);
@@ -312,7 +313,7 @@ TEST_CASE("an inode that was touched is told, by a new link or name it is no new
 }
 
 TEST_CASE("a moved file reads on, and its source owns nothing") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     File first = opened(folder.write("data", "0123456789"));
     File second = std::move(first);
     CHECK(first.fd() == -1);
@@ -323,7 +324,7 @@ TEST_CASE("a moved file reads on, and its source owns nothing") {
 }
 
 TEST_CASE("read_text") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("config.json", "{}\n");
     CHECK(*read_text(path, 3) == "{}\n");
     CHECK(read_text(folder.write("empty", ""), 0)->empty());

@@ -7,6 +7,7 @@
 
 #include "io/file.h"
 #include "io/text.h"
+#include "tests/support/messages.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +22,7 @@ bool refused(const fs::path& path, const char* why) {
 }  // namespace
 
 TEST_CASE("an output file: new, empty or of its kind, and nothing else is written over") {
-    TempDir dir;
+    TempFolder dir;
     const fs::path file = dir / "t.json";
     auto fresh = output_file("--profile", file, "HEAD");
     REQUIRE(fresh);
@@ -45,7 +45,7 @@ TEST_CASE("an output file: new, empty or of its kind, and nothing else is writte
 }
 
 TEST_CASE("a growing file has its name when it is kept, and is gone when it is not") {
-    TempDir dir;
+    TempFolder dir;
     const fs::path path = dir / "grown";
     write_file(path, "before");
     const auto files = [&] {
@@ -74,7 +74,7 @@ TEST_CASE("a growing file has its name when it is kept, and is gone when it is n
 }
 
 TEST_CASE("an output file: links are followed, never replaced") {
-    TempDir dir;
+    TempFolder dir;
     write_file(dir / "model", "weights");
     fs::create_symlink("model", dir / "to-model");
     CHECK(refused(dir / "to-model", "another kind of file"));

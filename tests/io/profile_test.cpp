@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/json.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 
@@ -47,7 +47,7 @@ Json parsed(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE("leaves and groups: every moment under a leaf is in exactly one piece") {
-    TempDir folder;
+    TempFolder folder;
     REQUIRE(spans::start(folder / "trace.json"));
     {
         const spans::Group answer("answer");
@@ -80,7 +80,7 @@ TEST_CASE("leaves and groups: every moment under a leaf is in exactly one piece"
 }
 
 TEST_CASE("spans that overlap on a track lie in lanes of their own") {
-    TempDir folder;
+    TempFolder folder;
     REQUIRE(spans::start(folder / "trace.json"));
     const int64_t at = spans::now();
     for (int i = 0; i < 3; ++i) {
@@ -109,7 +109,7 @@ TEST_CASE("spans that overlap on a track lie in lanes of their own") {
 }
 
 TEST_CASE("memory is bounded: what does not fit is counted") {
-    TempDir folder;
+    TempFolder folder;
     REQUIRE(spans::start(folder / "trace.json", 10));
     for (int i = 0; i < 25; ++i) {
         spans::add(
@@ -122,7 +122,7 @@ TEST_CASE("memory is bounded: what does not fit is counted") {
 }
 
 TEST_CASE("off: nothing is recorded, and nothing written") {
-    TempDir folder;
+    TempFolder folder;
     CHECK_FALSE(spans::on());
     CHECK(spans::now() == 0);
     {
@@ -136,7 +136,7 @@ TEST_CASE("off: nothing is recorded, and nothing written") {
 }
 
 TEST_CASE("a place that no trace can be written to is refused before the run") {
-    TempDir folder;
+    TempFolder folder;
     const auto refused = [](const std::filesystem::path& path) {
         auto begun = spans::start(path);
         REQUIRE_FALSE(begun);
@@ -160,7 +160,7 @@ TEST_CASE("a place that no trace can be written to is refused before the run") {
 }
 
 TEST_CASE("finished from another thread while spans are added: whole spans, valid JSON") {
-    TempDir folder;
+    TempFolder folder;
     for (int round = 0; round < 20; ++round) {
         REQUIRE(spans::start(folder / "trace.json"));
         std::atomic<bool> begun = false;

@@ -19,7 +19,7 @@
 #include "io/memory.h"
 #include "tests/support/expert_shards.h"
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 
 #include "io/checkpoint/expert_reader.h"
 #include "io/text.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 

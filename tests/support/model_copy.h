@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/messages.h"
 #include "tests/support/paths.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::model_copy {
 
@@ -35,7 +36,7 @@ inline Result<Checkpoint> open_folder(const fs::path& folder) {
 
 // A copy of the tiny model to damage; undamaged files are links.
 struct Copy {
-    TempDir root;
+    TempFolder root;
     fs::path folder = root / "model";
     Copy() { link_files(tiny, folder); }
     explicit Copy(const std::string& name) : root(name) { link_files(tiny, folder); }
@@ -53,14 +54,6 @@ struct Copy {
         damage(index_file, text.replace(at, from.size(), to));
     }
 };
-
-inline void says(const std::string& message, const std::vector<std::string>& parts) {
-    for (const std::string& part : parts) {
-        CHECK_MESSAGE(message.find(part) != std::string::npos, "expected \"", part, "\" in \"",
-                      message, "\"");
-    }
-    CHECK(message.find('\n') == std::string::npos);
-}
 
 inline void refuses(const Copy& copy, Code code, const std::vector<std::string>& parts) {
     const auto opened = open_folder(copy.folder);

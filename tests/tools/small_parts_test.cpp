@@ -11,7 +11,7 @@
 
 #include "io/json.h"
 #include "io/output_file.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 #include "tools/answer/json_writer.h"
 #include "tools/answer/loop_guard.h"
 #include "tools/answer/messages.h"
@@ -234,7 +234,7 @@ TEST_CASE("conversations survive being written and read") {
 }
 
 TEST_CASE("a file is written whole or not at all, for its owner alone") {
-    TempDir folder;
+    TempFolder folder;
     auto path = folder / "chat.json";
     CHECK(write_file_whole(path, "one"));
     CHECK(write_file_whole(path, "two"));

@@ -6,7 +6,7 @@
 #include "io/text.h"
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 namespace {
@@ -244,7 +244,7 @@ TEST_CASE("stopped or failed in the middle, the session is where it was") {
 }
 
 TEST_CASE("a drive that fails under one of the chunks is told, and the next turn reads again") {
-    TempDir folder;
+    TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(model_path("dsv41-tiny"), model);
     const auto shard = folder / "model/model-00006-of-00012.safetensors";
@@ -276,7 +276,7 @@ TEST_CASE("a drive that fails under one of the chunks is told, and the next turn
 }
 
 TEST_CASE("routes of a chunk group replay to the same hits") {
-    TempDir folder;
+    TempFolder folder;
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     for (uint32_t slots : {48u, 64u, 100u, 300u, 512u}) {
         for (const char* policy : {"aging-lru", "layer-lru", "slru"}) {

@@ -6,7 +6,7 @@
 #include "cache/simulator.h"
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 namespace {
@@ -102,7 +102,7 @@ TEST_CASE("what the CPU takes does not change who stays in RAM: routes replay to
     for (std::optional<uint32_t> share :
          {std::optional<uint32_t>(0), std::optional<uint32_t>(50), std::optional<uint32_t>()}) {
         CAPTURE(share.value_or(999));
-        TempDir folder;
+        TempFolder folder;
         EngineOptions options = beside("dsv41-tiny", share);
         options.vram_slots = 0;
         options.cache_slots = 200;

@@ -8,7 +8,7 @@
 #include "io/memory.h"
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 namespace {
@@ -47,7 +47,7 @@ class CachedFile {
 }  // namespace
 
 TEST_CASE("a prompt and an answer leave the page cache alone") {
-    TempDir folder;
+    TempFolder folder;
     const std::filesystem::path model = folder / "model";
     std::filesystem::copy(model_path("dsv41-tiny"), model,
                           std::filesystem::copy_options::recursive);

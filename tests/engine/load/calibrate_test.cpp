@@ -60,7 +60,7 @@ class OddDrive final : public RingEngine {
 };
 
 struct Scene {
-    TempDir folder, cache;
+    TempFolder folder, cache;
     ExpertShards shards{.layers = 1, .experts = 6};
     std::unique_ptr<Rig> rig;
     PageBuffer slots;

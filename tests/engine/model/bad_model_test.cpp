@@ -13,7 +13,6 @@ namespace sluice {
 namespace {
 
 using model_copy::Copy;
-using model_copy::says;
 
 const std::string layer0 = model_copy::shard_name(2);
 const std::string layer4 = model_copy::shard_name(6);

@@ -7,7 +7,7 @@
 
 #include "tests/support/models.h"
 #include "tests/support/paths.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -20,7 +20,7 @@ const std::string good =
     R"({"pos":2,"token":1,"top_ids":[1,3],"top_logits":[2.5,1.0]}]})";
 
 Result<Trace> read(const std::string& text) {
-    TempDir folder;
+    TempFolder folder;
     write_file(folder / "t.json", text);
     return read_trace(folder / "t.json");
 }
@@ -138,7 +138,7 @@ TEST_CASE("of ids whose logits are equal either may be the token") {
 }
 
 TEST_CASE("files and folders of traces are found") {
-    TempDir folder;
+    TempFolder folder;
     write_file(folder / "b.json", good);
     write_file(folder / "a.json", good);
     write_file(folder / "note.txt", "x");
@@ -148,7 +148,7 @@ TEST_CASE("files and folders of traces are found") {
     CHECK((*found)[0].filename() == "a.json");
     CHECK((*found)[2].filename() == "note.txt");
     CHECK(find_traces({(folder / "none").string()}).error().code == Code::not_found);
-    TempDir empty;
+    TempFolder empty;
     CHECK(find_traces({empty.path().string()}).error().code == Code::not_found);
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("an own trace repeats bit by bit, and a changed bit is found") {
     CHECK(told == recorded->tokens);
     CHECK(recorded->model == "dsv41-tiny");
 
-    TempDir folder;
+    TempFolder folder;
     REQUIRE(write_trace(folder / "own.json", *recorded));
     auto trace = read_trace(folder / "own.json");
     REQUIRE_MESSAGE(trace, (trace ? "" : trace.error().message));

@@ -11,7 +11,7 @@
 #include "tests/support/model_copy.h"
 #include "tests/support/mutate.h"
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 using namespace sluice::model_copy;

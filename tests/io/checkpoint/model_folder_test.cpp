@@ -6,7 +6,7 @@
 
 #include "io/checkpoint/model_folders.h"
 #include "tests/support/model_copy.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 using namespace sluice::model_copy;
@@ -46,7 +46,7 @@ fs::path make_cache(const fs::path& cache, const std::string& commit) {
 }  // namespace
 
 TEST_CASE("checkpoint: the hub's cache, by snapshot, repository root and id") {
-    TempDir dir("caché 空 白");
+    TempFolder dir("caché 空 白");
     const std::string commit = "0123456789abcdef0123456789abcdef01234567";
     const fs::path root = make_cache(dir / "hub", commit);
     const auto check = [&](const Result<Checkpoint>& opened) {
@@ -90,7 +90,7 @@ TEST_CASE("checkpoint: the hub's cache, by snapshot, repository root and id") {
 }
 
 TEST_CASE("checkpoint: an interrupted download in the cache") {
-    TempDir dir;
+    TempFolder dir;
     const fs::path root = make_cache(dir / "hub", "abc");
     fs::remove(root / "snapshots" / "abc" / shard_name(2));
     fs::create_symlink("../../blobs/gone", root / "snapshots" / "abc" / shard_name(2));
@@ -110,7 +110,7 @@ TEST_CASE("checkpoint: an interrupted download in the cache") {
 }
 
 TEST_CASE("checkpoint: what is no model folder") {
-    TempDir dir;
+    TempFolder dir;
     const auto refused = [](const std::vector<std::string>& locations, Code code,
                             const std::string& part) {
         const auto opened = open_all(locations);

@@ -8,7 +8,7 @@
 
 #include "io/text.h"
 #include "tests/support/sim_ring.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 
@@ -18,7 +18,7 @@ enum class Engine { uring, threads, simulated };
 
 // A file of random bytes with a table somewhere in it.
 struct Rig {
-    TempDir folder;
+    TempFolder folder;
     std::string bytes;
     File file;
     RowTable table;
@@ -247,7 +247,7 @@ TEST_CASE("rows: a reader that goes away in the middle leaves nothing under way"
 }
 
 TEST_CASE("rows: a table as large as the real one, in a file with holes") {
-    TempDir folder;
+    TempFolder folder;
     const auto path = folder / "table.safetensors";
     const uint64_t rows = 384'006'168, codes_offset = 6 * 1024 + 8 + 1;
     const uint64_t scales_offset = codes_offset + rows * 256;

@@ -5,9 +5,10 @@
 #include <chrono>
 
 #include "io/text.h"
+#include "tests/support/messages.h"
 #include "tests/support/mutate.h"
 #include "tests/support/paths.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sluice;
 
@@ -17,7 +18,7 @@ const std::string models = test::models_folder;
 const std::string tiny_shard = models + "/dsv41-tiny/model-00002-of-00012.safetensors";
 
 Result<SafetensorsHeader> header_of(const std::string& bytes) {
-    TempDir folder;
+    TempFolder folder;
     const auto path = folder / "shard.safetensors";
     write_file(path, bytes);
     auto file = File::open(path, Access::buffered);
@@ -35,11 +36,8 @@ std::string refusal(const std::string& bytes, Code code = Code::corrupt) {
     return header.error().message;
 }
 
-bool says(const std::string& message, std::string_view part) {
-    INFO(message);
-    const bool found = message.find(part) != std::string::npos;
-    CHECK_MESSAGE(found, "expected \"", std::string(part), "\" in \"", message, "\"");
-    return found;
+void says(const std::string& message, const char* part) {
+    sluice::says(message, {part});
 }
 
 // A file of one header as given, with `data` zero bytes.
@@ -119,7 +117,7 @@ TEST_CASE("safetensors: header lengths that lie are compared, never allocated") 
 
 TEST_CASE(
     "safetensors: a header above the format's limit is refused in a file that could hold it") {
-    TempDir folder;
+    TempFolder folder;
     const auto path = folder / "big.safetensors";
     write_file(path, little_endian(100'000'001) + "{");
     std::filesystem::resize_file(path, 200'000'000);  // sparse

@@ -56,7 +56,7 @@ class FailingDrive final : public RingEngine {
 };
 
 struct Drives {
-    TempDir first, second;
+    TempFolder first, second;
     ExpertShards shards;
     std::unique_ptr<Rig> rig;
     SimClock* clock = nullptr;
@@ -126,7 +126,7 @@ class Warnings {
         close(kept_);
         kept_ = -1;
     }
-    TempDir folder_;
+    TempFolder folder_;
     std::string path_ = folder_ / "stderr";
     int kept_;
 };
@@ -353,7 +353,7 @@ TEST_CASE("mirror: when no copy is left the expert fails, naming shard and drive
 
 TEST_CASE("mirror: a shard that differs is an error that names it, so is none at all") {
     const ExpertShards shards;
-    TempDir model, mirror;
+    TempFolder model, mirror;
     shards.write(model.path(), {0, 1}, true);
     const auto refused = [&] {
         auto opened =
@@ -396,7 +396,8 @@ TEST_CASE("mirror: a shard that differs is an error that names it, so is none at
 
 TEST_CASE("mirror: on the drive that has its shards already it is told as idle, elsewhere not") {
     const ExpertShards shards;
-    TempFolder model, second, beside, apart("/dev/shm");  // memory: a device of its own
+    TempFolder model, second, beside;
+    TempFolder apart("sluice", "/dev/shm");  // memory: a device of its own
     shards.write(model.path(), {0, 1}, true);
     for (const TempFolder* folder : {&second, &beside, &apart}) {
         shards.write(folder->path(), {0, 1}, false);

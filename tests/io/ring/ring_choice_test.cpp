@@ -10,6 +10,7 @@
 #include "io/memory.h"
 #include "io/ring/ring.h"
 #include "io/text.h"
+#include "tests/support/messages.h"
 #include "tests/support/seccomp.h"
 #include "tests/support/temp_folder.h"
 
@@ -64,7 +65,7 @@ std::string choose(const std::vector<BlockedCall>& calls, IoEngine engine,
 }  // namespace
 
 TEST_CASE("a sandbox that forbids any one of io_uring's calls leads to threads, with the cause") {
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
     struct Call {
         uint32_t number;
@@ -95,7 +96,7 @@ TEST_CASE("a sandbox that forbids any one of io_uring's calls leads to threads, 
 
 TEST_CASE("an old kernel, or one short of memory, is told as that") {
     if (!uring_here()) return;
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
     const auto with = [&](uint32_t error) {
         return choose({{SYS_io_uring_setup, error}}, IoEngine::automatic, path);
@@ -111,7 +112,7 @@ TEST_CASE("an old kernel, or one short of memory, is told as that") {
 
 TEST_CASE("kernels without the newer flags or tables still give a ring") {
     if (!uring_here()) return;
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
     // As before 5.19: nothing can be registered piece by piece.
     CHECK(choose({{SYS_io_uring_register, EINVAL}}, IoEngine::uring, path) == "uring||added fine");
@@ -127,7 +128,7 @@ TEST_CASE("automatic takes io_uring where it works, and says nothing") {
 
 TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line with the cure, and reads go on") {
     if (!uring_here()) return;
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
     for (const rlim_t limit : {rlim_t{0}, rlim_t{64} << 10, rlim_t{8} << 20}) {
         CAPTURE(limit);
@@ -167,7 +168,7 @@ TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line with the cure, and reads go o
 
 TEST_CASE("registered memory is read into, and so is memory across two registrations") {
     if (!uring_here()) return;
-    const TempFolder folder;
+    const TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(16 * page_size, 1);
     auto file = File::open(folder.write("shard", content));
     REQUIRE(file);

@@ -29,7 +29,7 @@ struct Times : ReadClient {
 
 // Two drives with a file each, and a ring whose time is simulated.
 struct Scene {
-    TempFolder folder;
+    TempFolder folder = TempFolder::on_drive();
     std::string content = random_bytes(8 * mib, 1);
     std::vector<File> files;
     PageBuffer memory = std::move(*PageBuffer::create(8 * mib, "a test"));
@@ -133,7 +133,7 @@ TEST_CASE("paced: the faults of what is below come through") {
 }
 
 TEST_CASE("paced: by the real clock never faster than the rate") {
-    TempFolder folder;
+    TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(8 * mib, 2);
     auto file = File::open(folder.write("shard", content));
     REQUIRE(file);

@@ -15,6 +15,7 @@
 #include "io/log.h"
 #include "io/memory.h"
 #include "io/text.h"
+#include "tests/support/messages.h"
 #include "tests/support/seccomp.h"
 #include "tests/support/sim_ring.h"
 #include "tests/support/temp_folder.h"
@@ -65,7 +66,7 @@ struct Recorder : ReadClient {
 };
 
 struct Fixture {
-    TempFolder folder;
+    TempFolder folder = TempFolder::on_drive();
     std::string content;
     File file;
     PageBuffer memory;

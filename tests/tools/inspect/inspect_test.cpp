@@ -8,7 +8,7 @@
 #include "io/json.h"
 #include "tests/support/model_copy.h"
 #include "tests/support/mutate.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 #include "tools/terminal/exit_code.h"
 
 using namespace sluice;
@@ -29,7 +29,7 @@ struct Ran {
 };
 
 Ran run(const InspectOptions& options) {
-    TempDir folder;
+    TempFolder folder;
     const auto redirect = [&](int fd, const std::string& name) {
         const int kept = dup(fd);
         const int file = ::open((folder / name).c_str(), O_CREAT | O_RDWR | O_TRUNC, 0600);
@@ -128,7 +128,7 @@ TEST_CASE("inspect: text and JSON say the same") {
 }
 
 TEST_CASE("inspect: hashes do not depend on engine, access or file size") {
-    TempDir folder;
+    TempFolder folder;
     const uint64_t block = 4u << 20;
     std::vector<File> files;
     std::vector<std::string> want;
@@ -231,7 +231,7 @@ TEST_CASE("inspect --check: writes hashes, then finds one flipped bit") {
 }
 
 TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte is read") {
-    TempDir dir;
+    TempFolder dir;
     InspectOptions options = options_for(tiny);
     options.check = true;
     const auto refused = [&](const fs::path& path, const char* why) {
@@ -259,7 +259,7 @@ TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte i
 
 TEST_CASE(
     "inspect --check: a shard that fails to read names file and offset, the others are read") {
-    TempDir folder;
+    TempFolder folder;
     std::vector<File> files;
     for (const char* name : {"one", "two", "three"}) {
         write_file(folder / name, std::string(9 << 20, name[1]));

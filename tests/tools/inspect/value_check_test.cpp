@@ -10,7 +10,7 @@
 
 #include "io/text.h"
 #include "tests/support/model_copy.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 #include "tools/inspect.h"
 
 using namespace sluice;

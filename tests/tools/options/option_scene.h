@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/temp_dir.h"
+#include "tests/support/temp_folder.h"
 #include "tools/options/options.h"
 
 namespace sluice {
@@ -21,7 +21,7 @@ inline const char* fake_environment(const char* name) {
 
 // No file of this machine takes part: --config /dev/null is no regular file, so an empty one.
 struct Scene {
-    TempDir folder;
+    TempFolder folder;
     std::string config = folder / "config.toml";
     Scene() {
         variables.clear();

@@ -393,7 +393,7 @@ TEST_CASE("a file's errors name file and line, and one-time flags are not keys")
 }
 
 TEST_CASE("user file comes before system file, from XDG_CONFIG_HOME, else HOME") {
-    TempDir home;
+    TempFolder home;
     std::filesystem::create_directories(home / "xdg/sluice");
     std::filesystem::create_directories(home / ".config/sluice");
     write_file(home / "xdg/sluice/config.toml", "temp = 0.5\n");
