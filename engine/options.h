@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/policy.h"
+#include "cache/predictor.h"
 #include "io/checkpoint/expert_map.h"
 #include "io/error.h"
 #include "io/ring/ring.h"
@@ -49,8 +51,8 @@ struct EngineOptions {
     // The first option given that has no effect on the CPU, as errors name it; empty: none.
     std::string gpu_option;
     std::optional<uint32_t> cache_slots;  // exact number, 0 = off; else what the budget leaves
-    std::string cache_policy = "aging-lru";
-    std::string predictor = "router";
+    std::string cache_policy = default_policy;
+    std::string predictor = default_predictor;
     Overlap overlap = Overlap::full;
     std::optional<uint32_t> prefetch;  // guesses a layer, 0 = off; else governed
     int32_t context = 0;               // tokens; 0: min(model, 8192)

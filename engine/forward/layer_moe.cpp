@@ -371,7 +371,7 @@ Result<void> Layer::run_streamed(size_t streamed) {
 
 // The drives start first; the shared expert is computed while they read.
 Result<void> Layer::run() {
-    const DemandKind kind = in.order.prompt ? DemandKind::sweep : DemandKind::decode;
+    const DemandKind kind = in.order.prompt ? DemandKind::prompt : DemandKind::decode;
     std::vector<int32_t> on_device = routed.distinct, missing = on_device, beside;
     if (tiers.device) {
         if (auto r = finish_uploads(tiers, device); !r) return r;

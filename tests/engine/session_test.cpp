@@ -294,7 +294,7 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(replayed->asked == live.asked);
     CHECK(replayed->hits == live.hits);
     CHECK(replayed->misses == live.misses);
-    CHECK(replayed->sweep_hits == live.sweep_hits);
+    CHECK(replayed->prompt_hits == live.prompt_hits);
     CHECK(live.hits > 0);
     CHECK(live.misses > 0);
 }

@@ -313,8 +313,7 @@ class Bench:
                     self.replay(slots, routes, cache)
 
     def replay(self, slots, routes, live):
-        runs = self.call(f"replay-{slots}", "simulate", routes, "--cache-slots", str(slots), "--cache-policy",
-                         "aging-lru,lru,lfu,slru,layer-lru,belady", "--json")[0]["runs"]
+        runs = self.call(f"replay-{slots}", "simulate", routes, "--cache-slots", str(slots), "--json")[0]["runs"]
         same = all(live[c] == runs[0]["cache"][c] for c in ("asked", "hits", "misses", "evictions", "sweep_asked", "sweep_hits"))
         text = ", ".join(f"{r['policy']} {100 * r['cache']['hits'] / r['cache']['asked']:.1f}" for r in runs)
         self.row("  replay of its routes", "equal" if same else "DIFFERENT", note=text + " % hits")

@@ -118,7 +118,7 @@ TEST_CASE("a prompt of several chunks reads as much as a prompt of one") {
             REQUIRE(session->feed(prompt));
             const RunStats stats = session->stats();
             CHECK(stats.cache.bytes_demand ==
-                  (stats.cache.sweep_asked - stats.cache.sweep_hits) * engine->expert_bytes());
+                  (stats.cache.prompt_asked - stats.cache.prompt_hits) * engine->expert_bytes());
             return stats;
         };
         const uint64_t once = fed(512, 64).cache.bytes_demand;
@@ -135,7 +135,7 @@ TEST_CASE("a prompt of several chunks reads as much as a prompt of one") {
             }
             const RunStats off = fed(chunk, 0), less = fed(chunk, 48), all = fed(chunk, 512);
             CHECK(off.cache.chunks_grouped == 0);
-            CHECK(off.cache.sweep_hits == 0);
+            CHECK(off.cache.prompt_hits == 0);
             CHECK(less.cache.chunks_grouped == chunks);
             CHECK(less.cache.bytes_demand > once);
             CHECK(less.cache.bytes_demand < once + (off.cache.bytes_demand - once) / 2);
@@ -197,7 +197,7 @@ TEST_CASE("a prompt whose chunks do not all fit in RAM is fed in several groups"
         CHECK(refused == (grouped == 0));
         // Every group reads each expert once.
         const CacheStats& cache = other->stats().cache;
-        if (grouped == 15 && cache.sweep_asked - cache.sweep_hits > 8u * 64) several = true;
+        if (grouped == 15 && cache.prompt_asked - cache.prompt_hits > 8u * 64) several = true;
         none |= refused;
     }
     CHECK(several);
@@ -305,8 +305,8 @@ TEST_CASE("routes of a chunk group replay to the same hits") {
             CHECK(replayed->hits == live.hits);
             CHECK(replayed->misses == live.misses);
             CHECK(replayed->evictions == live.evictions);
-            CHECK(replayed->sweep_asked == live.sweep_asked);
-            CHECK(replayed->sweep_hits == live.sweep_hits);
+            CHECK(replayed->prompt_asked == live.prompt_asked);
+            CHECK(replayed->prompt_hits == live.prompt_hits);
             CHECK(replayed->chunks_grouped == live.chunks_grouped);
             CHECK((live.chunks_grouped > 0) == (slots < 512));
             std::filesystem::remove(folder / "routes");

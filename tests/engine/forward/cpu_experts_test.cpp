@@ -120,7 +120,7 @@ TEST_CASE("what the CPU takes does not change what stays in RAM: routes replay t
         CHECK(live.asked == replayed->asked);
         CHECK(live.hits == replayed->hits);
         CHECK(live.evictions == replayed->evictions);
-        CHECK(live.sweep_hits == replayed->sweep_hits);
+        CHECK(live.prompt_hits == replayed->prompt_hits);
         CHECK(live.hits > 0);
         CHECK(live.misses > 0);
     }
