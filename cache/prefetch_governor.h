@@ -20,9 +20,9 @@ namespace sluice {
 
 // How long the drives that hold the next layer's experts had nothing to read during `seconds`:
 // the mean of their idle times, since each of them serves some layers alone. `busy_s`: per drive;
-// `drives_a_layer`: how many drives hold experts of one layer, on average. A drive that serves
+// `drives_per_layer`: how many drives hold experts of one layer, on average. A drive that serves
 // every second layer is idle twice as long for each of them, but no longer than a layer takes.
-double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_a_layer);
+double idle_for_guesses(double seconds, std::span<const double> busy_s, double drives_per_layer);
 
 class PrefetchGovernor {
  public:

@@ -211,14 +211,14 @@ std::string cache_text(const CacheStats& cache) {
     return formatted(
         "experts   {} requested, {} hits, {} evictions\n"
         "  prompt  {} requested, {} hits, {} chunks in groups, {} read ahead, {} of them dropped\n",
-        cache.asked, percent(cache.hits, cache.asked), cache.evictions, cache.sweep_asked,
-        percent(cache.sweep_hits, cache.sweep_asked), cache.chunks_grouped, cache.ahead_started,
+        cache.asked, percent(cache.hits, cache.asked), cache.evictions, cache.prompt_asked,
+        percent(cache.prompt_hits, cache.prompt_asked), cache.chunks_grouped, cache.ahead_started,
         cache.ahead_dropped);
 }
 
 std::string vram_text(const RunStats& all) {
     const CacheStats& vram = all.vram;
-    if (vram.asked + vram.sweep_asked == 0) return "";
+    if (vram.asked + vram.prompt_asked == 0) return "";
     return formatted("vram      {} requested, {} hits, {} evictions; peak {}\n", vram.asked,
                      percent(vram.hits, vram.asked), vram.evictions,
                      size_text(all.device.memory_peak));

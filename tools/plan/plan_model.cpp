@@ -16,7 +16,7 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t block = 4096;            // what direct reads are widened to
+constexpr uint64_t block = 4096;            // direct reads are widened to whole ones
 constexpr uint64_t device_alignment = 256;  // of an expert's tensors in VRAM
 
 uint64_t free_bytes(const std::filesystem::path& path) {
@@ -48,7 +48,7 @@ void find_drives(PlanModel& model) {
     }
 }
 
-// Without a model: every block device that is mounted for writing somewhere, largest room first.
+// Without files: every drive mounted for writing, the one with most free space first.
 void find_room(PlanModel& model) {
     std::vector<std::string> sources;
     for (const Mount& mount : all_mounts()) {
@@ -65,8 +65,8 @@ void find_room(PlanModel& model) {
               [](const PlannedDrive& a, const PlannedDrive& b) { return a.free > b.free; });
 }
 
-// An expert of a shape: codes and scales lie in two ranges, as the release keeps them, each widened
-// to whole blocks by the block it begins and ends in.
+// An expert of a shape: its codes and its scales are two ranges of a file, as in the released
+// files, each widened to whole blocks at both ends.
 void size_shape_experts(PlanModel& model) {
     uint64_t ranges[2] = {0, 0};
     for (const ExpertShape& part : expert_shapes(model.config())) {
@@ -124,9 +124,10 @@ Result<void> read_shape(PlanModel& model, const EngineOptions& options, const st
     size_shape_experts(model);
     make_shape_tables(model);
     find_room(model);
-    model.notes.push_back("a shape: experts are taken to lie in two ranges of a file");
+    model.notes.push_back(
+        "a shape without files: each expert is assumed to be two ranges of one file");
     for (const UnusedClass& unused : (*description)->unused) {
-        model.notes.push_back(cat("not counted, because not used: ", unused.what));
+        model.notes.push_back(cat("unused, so not counted: ", unused.what));
     }
     return {};
 }

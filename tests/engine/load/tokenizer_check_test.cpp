@@ -21,7 +21,7 @@ std::string refusal(const ModelConfig& config) {
     return checked.error().message;
 }
 
-TEST_CASE("tokenizer and config: ids of another model are refused by the name of the field") {
+TEST_CASE("tokenizer and config: ids that disagree are refused, naming the field") {
     CHECK(check_tokenizer(test::tiny_tokenizer(), config()));
     ModelConfig wrong = config();
     wrong.bos = 5;
