@@ -29,6 +29,9 @@ const Tokenizer& Engine::tokenizer() const {
 const EngineOptions& Engine::options() const {
     return impl_->loaded.runtime.options;
 }
+const Settings& Engine::settings() const {
+    return impl_->loaded.runtime.settings;
+}
 std::string Engine::model_name() const {
     return impl_->loaded.runtime.checkpoint.folder().filename().string();
 }

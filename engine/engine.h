@@ -12,6 +12,7 @@
 #include "engine/model/config.h"
 #include "engine/options.h"
 #include "engine/session.h"
+#include "engine/settings.h"
 #include "engine/stats.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"
@@ -28,7 +29,8 @@ class Engine {
     ~Engine();
     const ModelConfig& config() const;
     const Tokenizer& tokenizer() const;
-    const EngineOptions& options() const;  // as resolved: device, context, chunk, slots
+    const EngineOptions& options() const;  // as asked
+    const Settings& settings() const;      // as used: device, context, chunk, budgets, slots
     std::string model_name() const;        // of its folder
     std::string device_name() const;
     std::string io_name() const;  // "io_uring, O_DIRECT" and the cause of a fallback

@@ -63,12 +63,12 @@ Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
                         cat("token id ", id, " is outside the vocabulary of ", c.vocab));
         }
     }
-    const EngineOptions& o = s.rt().options;
-    if (o.index_keys == IndexKeys::reference && s.state().position() == 0 &&
-        ids.size() > static_cast<size_t>(o.chunk)) {
+    const int32_t chunk = s.rt().settings.chunk;
+    if (s.rt().options.index_keys == IndexKeys::reference && s.state().position() == 0 &&
+        ids.size() > static_cast<size_t>(chunk)) {
         return fail(Code::usage,
                     cat("with the reference's index keys a prompt is one chunk: it has ",
-                        ids.size(), " tokens, the chunk ", o.chunk, "; raise --chunk"));
+                        ids.size(), " tokens, the chunk ", chunk, "; raise --chunk"));
     }
     return {};
 }
@@ -76,9 +76,9 @@ Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
 // Tokens of the next pass. The official program goes one by one after the prompt, and with its
 // index keys that shows.
 size_t pass_length(Session::Impl& s, size_t left) {
-    const EngineOptions& o = s.rt().options;
-    if (o.index_keys == IndexKeys::reference && s.state().position() > 0) return 1;
-    return std::min(left, static_cast<size_t>(o.chunk));
+    const bool reference = s.rt().options.index_keys == IndexKeys::reference;
+    if (reference && s.state().position() > 0) return 1;
+    return std::min(left, static_cast<size_t>(s.rt().settings.chunk));
 }
 
 Result<void> record_routes(Pass& pass) {
@@ -140,7 +140,7 @@ struct Feed {
     // reads less. A probe sees one chunk from beginning to end.
     size_t group_length(size_t left) {
         Runtime& rt = s.rt();
-        const auto chunk = static_cast<size_t>(rt.options.chunk);
+        const auto chunk = static_cast<size_t>(rt.settings.chunk);
         const bool apart = rt.options.index_keys == IndexKeys::reference || s.probe;
         if (!rt.chunk_store || apart || left <= chunk) return 1;
         const auto chunks = [&](size_t tokens) { return (tokens + chunk - 1) / chunk; };
@@ -213,7 +213,7 @@ struct Feed {
         return [this, done, count, number](double layers_done) {
             const Runtime& rt = s.rt();
             const auto chunks = [&](size_t tokens) {
-                return std::ceil(static_cast<double>(tokens) / rt.options.chunk);
+                return std::ceil(static_cast<double>(tokens) / rt.settings.chunk);
             };
             const double layer = std::ceil(layers_done) - 1;
             const double turns = layer * static_cast<double>(count) + static_cast<double>(number) +

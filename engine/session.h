@@ -19,7 +19,7 @@ class Engine;
 class Session {
  public:
     ~Session();
-    // Feeds ids at the current position, in chunks of options().chunk, which go through each layer
+    // Feeds ids at the current position, in chunks of settings().chunk, which go through each layer
     // together as far as RAM keeps them and where that reads fewer experts, and returns the logits
     // [vocab] of the last one, valid until the next call. `each` (may be empty) is told the logits
     // of every position. On Code::interrupted (cancel), io or numerical errors the session's

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -159,7 +160,7 @@ Result<File> File::open(const std::filesystem::path& path, Access wanted) {
     if (file.fd_ >= 0) {
         if (fstat(file.fd_, &info) != 0) return tl::unexpected(open_error(path, errno));
         const auto alignment = direct_alignment(file.fd_);
-        file.alignment_ = alignment.value_or(page_size);
+        file.own_alignment_ = alignment.value_or(page_size);
         if (!alignment) cause = "statx gives no usable alignment";
         if (alignment && info.st_size > 0) {
             const int number = probe(file.fd_, *alignment);
@@ -172,7 +173,7 @@ Result<File> File::open(const std::filesystem::path& path, Access wanted) {
     }
     if (file.access_ == Access::buffered) {
         if (file.fd_ >= 0) ::close(file.fd_);
-        file.alignment_ = page_size;
+        file.own_alignment_ = page_size;
         file.fd_ = open_retrying(path, 0);
         if (file.fd_ < 0) return tl::unexpected(open_error(path, errno));
         if (fstat(file.fd_, &info) != 0) return tl::unexpected(open_error(path, errno));
@@ -190,7 +191,8 @@ File::File(File&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       access_(other.access_),
       fell_back_(other.fell_back_),
-      alignment_(other.alignment_),
+      own_alignment_(other.own_alignment_),
+      copies_alignment_(other.copies_alignment_),
       drive_(other.drive_),
       identity_(other.identity_),
       status_(other.status_),
@@ -200,7 +202,8 @@ File& File::operator=(File&& other) noexcept {
     std::swap(fd_, other.fd_);
     access_ = other.access_;
     fell_back_ = other.fell_back_;
-    alignment_ = other.alignment_;
+    own_alignment_ = other.own_alignment_;
+    copies_alignment_ = other.copies_alignment_;
     drive_ = other.drive_;
     identity_ = other.identity_;
     status_ = other.status_;
@@ -241,7 +244,7 @@ Result<void> File::read(uint64_t offset, void* to, uint64_t length) const {
                         ", but the file has ", size()));
     }
     auto* out = static_cast<std::byte*>(to);
-    const uint64_t alignment = alignment_;
+    const uint64_t alignment = own_alignment_;
     const bool aligned = ((offset | length | reinterpret_cast<uintptr_t>(to)) % alignment) == 0;
     if (access_ == Access::buffered || aligned) {
         auto result = read_aligned(offset, out, length, length);
@@ -266,7 +269,19 @@ Result<void> File::read(uint64_t offset, void* to, uint64_t length) const {
 }
 
 uint64_t File::resume_at(uint64_t done) const {
-    return access_ == Access::direct ? round_down(done, alignment_) : done;
+    // Its own: where it gives fewer bytes than a block of its copies, the read still gets on.
+    return access_ == Access::direct ? round_down(done, own_alignment_) : done;
+}
+
+void File::raise_alignment(uint32_t least) {
+    assert(std::has_single_bit(least));
+    copies_alignment_ = std::max(copies_alignment_, least);
+}
+
+void align_copies(std::span<File* const> copies) {
+    uint32_t largest = 1;
+    for (const File* file : copies) largest = std::max(largest, file->alignment());
+    for (File* file : copies) file->raise_alignment(largest);
 }
 
 Result<bool> File::unchanged() const {

@@ -1,8 +1,10 @@
 // A read-only file opened for uncached reads where the file system allows it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "io/error.h"
@@ -48,7 +50,13 @@ class File {
     // Which of the model's drives it is on: the number of the folder it was found in.
     uint32_t drive() const { return drive_; }
     void set_drive(uint32_t drive) { drive_ = drive; }
-    uint32_t alignment() const { return alignment_; }  // of offset, length and memory; power of two
+    // What reads are planned with, of offset, length and memory; a power of two. It is the file's
+    // own, or that of its coarsest copy (align_copies): what is planned for one of them, all can
+    // serve.
+    uint32_t alignment() const { return std::max(own_alignment_, copies_alignment_); }
+    uint32_t own_alignment() const { return own_alignment_; }
+    // Plans reads for `least` from now on, a power of two. None may be in flight.
+    void raise_alignment(uint32_t least);
 
     // Reads exactly `length` bytes at `offset`, any alignment, through a bounce buffer where
     // O_DIRECT needs one. EINTR and short reads are gone on with; pieces of at most 1 GiB. For
@@ -75,12 +83,17 @@ class File {
     int fd_ = -1;
     Access access_ = Access::buffered;
     bool fell_back_ = false;
-    uint32_t alignment_ = 4096;
+    uint32_t own_alignment_ = 4096;
+    uint32_t copies_alignment_ = 0;
     uint32_t drive_ = 0;
     FileIdentity identity_;
     mutable FileStatus status_;  // at the last look
     std::filesystem::path path_;
 };
+
+// For files with the same bytes, as soon as they are known: alignment() of each becomes the largest
+// of all, so that any of them can serve a read, from the start or after another has failed.
+void align_copies(std::span<File* const> copies);
 
 // How a read failed: file, offset, wanted, got, and what `number` (an errno; 0: the file ended)
 // means and calls for.

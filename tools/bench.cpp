@@ -1,8 +1,8 @@
 #include "tools/bench.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "io/format.h"
 #include "io/text.h"
 #include "tools/answer/json_writer.h"
 #include "tools/answer/model_run.h"
@@ -36,13 +36,7 @@ bool wanted(const Options& options, std::string_view part) {
     return only.empty() || std::find(only.begin(), only.end(), part) != only.end();
 }
 
-std::string line(const char* format, auto... values) {
-    char text[256];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
-}
-
-// Decode without a cache against what the best plain reads would allow.
+// Decode speed without a cache as a share of what the best plain reads would allow.
 double uncached_share(const Results& results) {
     if (!results.uncached || !results.drive || results.uncached->bytes_token <= 0) return 0;
     double limit = results.drive->best.bytes_s / results.uncached->bytes_token;
@@ -52,49 +46,55 @@ double uncached_share(const Results& results) {
 std::string model_text(const char* what, const ModelReport& m) {
     std::string out = cat(what, " (", m.device, "; ", m.io_name, "; ", m.cache_slots, " slots)\n");
     const double load = rate(static_cast<double>(m.load.bytes), m.load.seconds);
-    out += line("  load    %8.2f s      (%.2f GB of dense weights at %.3f GB/s", m.load_s,
-                static_cast<double>(m.load.bytes) / 1e9, load / 1e9);
+    out += formatted("  load    {:8.2f} s      ({:.2f} GB of dense weights at {:.3f} GB/s",
+                     m.load_s, static_cast<double>(m.load.bytes) / 1e9, load / 1e9);
     if (m.load.drive_bytes_s > 0) {
-        out += line(", %.1f %% of the drive's %.3f", 100 * load_share(m.load),
-                    m.load.drive_bytes_s / 1e9);
+        out += formatted(", {:.1f} % of the drive's {:.3f}", 100 * load_share(m.load),
+                         m.load.drive_bytes_s / 1e9);
     }
     out += ")\n";
-    out += line("  prefill %8.2f tok/s  (%d tokens)\n", m.prompt_tok_s, m.prompt_tokens);
-    out += line("  decode  %8.2f tok/s  (%d tokens, %.1f %% hits, %.2f MB read a token)\n",
-                m.decode_tok_s, m.decode_tokens, 100 * m.hit_rate, m.bytes_token / 1e6);
-    out += line(
-        "  limit   %8.2f tok/s  (%.1f %% reached; ms: drive %.2f, link %.2f, cpu %.2f, gpu %.2f)\n",
+    out += formatted("  prefill {:8.2f} tok/s  ({} tokens)\n", m.prompt_tok_s, m.prompt_tokens);
+    out += formatted(
+        "  decode  {:8.2f} tok/s  ({} tokens, {:.1f} % cache hits, {:.2f} MB read per token)\n",
+        m.decode_tok_s, m.decode_tokens, 100 * m.hit_rate, m.bytes_token / 1e6);
+    out += formatted(
+        "  limit   {:8.2f} tok/s  ({:.1f} % reached; ms per token: drive {:.2f}, link {:.2f}, cpu "
+        "{:.2f}, gpu {:.2f})\n",
         m.limit.tok_s, 100 * m.limit.share, 1e3 * m.limit.drive_s, 1e3 * m.limit.link_s,
         1e3 * m.limit.cpu_s, 1e3 * m.limit.gpu_s);
-    out += cat("  memory  ", size_text(m.peak_rss), " at the peak, budget ",
+    out += cat("  memory  ", size_text(m.peak_rss), " at its peak, budget ",
                size_text(m.ram_budget), "\n");
     return out;
 }
 
-std::string drive_text(const DriveReport& d) {
-    std::string out = cat("drive (", d.io_name, ")");
-    if (!d.raw.empty()) {
-        out += ", plain io_uring, GB/s by block size and reads in flight\n         ";
-        for (uint32_t depth = 1; depth <= 64; depth *= 2) out += line("%8u", depth);
-    }
+// The plain reads as a grid: a row per block size, a column per number of reads in flight.
+std::string raw_text(const std::vector<DriveCell>& cells) {
+    std::string out =
+        ", plain io_uring, GB/s by block size (rows) and reads in flight (columns)\n         ";
+    for (uint32_t depth = 1; depth <= 64; depth *= 2) out += formatted("{:8}", depth);
     uint32_t block = 0;
-    for (const auto& cell : d.raw) {
-        if (cell.block != block) out += line("\n%6u KiB", cell.block >> 10);
+    for (const auto& cell : cells) {
+        if (cell.block != block) out += formatted("\n{:6} KiB", cell.block >> 10);
         block = cell.block;
-        out += line("%8.3f", cell.bytes_s / 1e9);
+        out += formatted("{:8.3f}", cell.bytes_s / 1e9);
     }
-    double best = d.best.bytes_s;
+    return out;
+}
+
+std::string drive_text(const DriveReport& d) {
+    const double best = d.best.bytes_s;
+    std::string out = cat("drive (", d.io_name, ")");
     if (d.raw.empty()) {
-        out += line("\n  paced to             %8.3f GB/s  together\n", best / 1e9);
+        out += formatted("\n  paced to             {:8.3f} GB/s  in total\n", best / 1e9);
     } else {
-        out +=
-            line("\n  best plain reads     %8.3f GB/s  (%u KiB, %u in flight; medians in turns)\n",
-                 best / 1e9, d.best.block >> 10, d.best.depth);
+        out += raw_text(d.raw);
+        out += formatted("\n  best plain reads     {:8.3f} GB/s  ({} KiB, {} in flight; median)\n",
+                         best / 1e9, d.best.block >> 10, d.best.depth);
     }
-    out += line("  experts, streamed    %8.3f GB/s  %5.1f %%\n", d.stream_bytes_s / 1e9,
-                100 * d.stream_bytes_s / best);
-    out += line("  experts, by layer    %8.3f GB/s  %5.1f %%\n", d.layer_bytes_s / 1e9,
-                100 * d.layer_bytes_s / best);
+    out += formatted("  experts, streamed    {:8.3f} GB/s  {:5.1f} %\n", d.stream_bytes_s / 1e9,
+                     100 * d.stream_bytes_s / best);
+    out += formatted("  experts, by layer    {:8.3f} GB/s  {:5.1f} %\n", d.layer_bytes_s / 1e9,
+                     100 * d.layer_bytes_s / best);
     return out;
 }
 
@@ -108,9 +108,9 @@ std::string results_text(const Results& results) {
     if (!results.prompts.empty()) out += prompts_text(results.prompts);
     if (!results.ladder.empty()) out += ladder_text(results.ladder);
     if (double share = uncached_share(results); share > 0) {
-        out +=
-            line("decode with the cache off reaches %.1f %% of what the best plain reads allow\n",
-                 100 * share);
+        out += formatted(
+            "decode with the cache off reaches {:.1f} % of what the best plain reads allow\n",
+            100 * share);
     }
     return out;
 }
@@ -187,7 +187,7 @@ std::string results_json(const Results& results) {
 
 Result<Results> measure(const Options& options) {
     Results results;
-    if (options.only != std::vector<std::string>{"gemv"}) {  // which reads nothing
+    if (options.only != std::vector<std::string>{"gemv"}) {  // gemv reads nothing
         if (auto r = check_bench_pace(options.engine); !r) return tl::unexpected(r.error());
     }
     const bool split = !options.only.empty() && wanted(options, "split");
@@ -229,7 +229,7 @@ Result<Results> measure(const Options& options) {
         if (!drive) return tl::unexpected(drive.error());
         results.drive = std::move(*drive);
     }
-    // Three loads of the model: for who asks.
+    // Loads the model three times, so it runs only when it is named.
     if (split) {
         auto rows = bench_split(options.engine, bench);
         if (!rows) return tl::unexpected(rows.error());
@@ -255,7 +255,7 @@ int run_bench(const Options& options, const Terminal& terminal) {
     StatusLine status(terminal.stderr_tty && !options.quiet);
     status.show("measuring");
     Options wanted = options;
-    wanted.engine.measuring = tell_measuring(options, terminal, status);
+    wanted.engine.measuring = measuring_notice(options, terminal, status);
     auto results = measure(wanted);
     status.erase();
     if (!results) return report_error(results.error());

@@ -97,7 +97,7 @@ void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashR
         const std::string drive = drive_name(file.identity().device);
         out += cat(padded(printable(file.path().filename().string()), width),
                    right(size_text(file.size()), 12), "  ", padded(access_name(file.access()), 8),
-                   right(cat(file.alignment()), 7), "  ");
+                   right(cat(file.own_alignment()), 7), "  ");
         if (hashes) {
             const ShardHash& hash = hashes->shards[i];
             out += padded(hash.error ? "unreadable" : checksum_text(hash.hash), 18);
@@ -130,7 +130,7 @@ void write_shards(JsonWriter& json, const Checkpoint& checkpoint, const HashRun*
             .member("bytes", file.size())
             .member("tensors", tensors[i])
             .member("access", access_name(file.access()))
-            .member("alignment", file.alignment())
+            .member("alignment", file.own_alignment())
             .member("drive", drive_name(file.identity().device))
             .member("file_system", mount.type)
             .member("mount", mount.point);

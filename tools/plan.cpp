@@ -105,7 +105,7 @@ Result<void> measure_card(const Options& options, const ModelConfig& config, uin
 Result<void> measure(const Options& options, PlanReport& report, Device& device) {
     const ModelConfig& config = report.model->config();
     // One after another, so that each may take what the run itself could.
-    const uint64_t room = std::min(report.options.ram, default_ram_budget());
+    const uint64_t room = std::min(report.plan.settings.ram, default_ram_budget());
     if (room < measuring_room) {
         report.notes.push_back(cat("memory and kernels were measured in ", size_text(room),
                                    ", where caches may make them look faster"));
@@ -129,7 +129,7 @@ void forecast(PlanReport& report) {
         report.decode.push_back(forecast_decode(model, report.plan, report.rates, warmth));
     }
     for (int32_t tokens : prompt_sizes) {
-        if (tokens > report.options.context) continue;
+        if (tokens > report.plan.settings.context) continue;
         for (Warmth warmth : {Warmth::cold, Warmth::even}) {
             report.prompts.push_back(
                 forecast_prompt(model, report.plan, report.rates, warmth, tokens));
@@ -144,13 +144,11 @@ Result<PlanReport> make_plan(const Options& options, PlanParts parts) {
     auto model = model_to_plan(options.engine, options.shape);
     if (!model) return tl::unexpected(model.error());
     report.model = std::move(*model);
-    report.options = options.engine;
     Device device;
     if (auto r = find_device(options, report, device); !r) return tl::unexpected(r.error());
     PlanModel& m = *report.model;
-    report.vram = device.memory.host ? 0 : device.memory.limit;
     auto plan = plan_memory({.config = m.config(),
-                             .options = report.options,
+                             .options = options.engine,
                              .specs = m.specs,
                              .tables = m.tables,
                              .slot_bytes = m.slot_bytes,
@@ -161,7 +159,7 @@ Result<PlanReport> make_plan(const Options& options, PlanParts parts) {
     report.notes.insert(report.notes.end(), m.notes.begin(), m.notes.end());
     report.notes.insert(report.notes.end(), report.plan.notes.begin(), report.plan.notes.end());
     if (!report.plan.warning.empty()) report.notes.push_back(report.plan.warning);
-    if (auto now = check_ram(report.options.ram, available_ram()); !now) {
+    if (auto now = check_ram(report.plan.settings.ram, available_ram()); !now) {
         report.notes.push_back(cat("a run would be refused now: ", now.error().message));
     }
     if (parts == PlanParts::placement) return report;

@@ -6,6 +6,7 @@
 #include "cache/policy.h"
 #include "cache/simulator.h"
 #include "io/checkpoint/model_folder.h"
+#include "io/format.h"
 #include "io/text.h"
 #include "tools/answer/report.h"
 #include "tools/terminal/exit_code.h"
@@ -67,16 +68,12 @@ std::string table(const RouteFile& routes, const std::vector<Row>& rows) {
         const CacheStats& s = row.stats;
         double misses = rate(static_cast<double>(s.misses), static_cast<double>(decoded));
         double bytes = misses * static_cast<double>(routes.header.expert_bytes) / 1e6;
-        char line[200];
-        std::snprintf(
-            line, sizeof line,
-            "%7u  %-10s  %-9s  %7.2f%%  %12.2f  %8.2f  %10llu/%-9llu  %12.1f%%\n",
-            row.options.slots, row.options.policy.c_str(), row.options.predictor.c_str(),
+        out += formatted(
+            "{:7}  {:<10}  {:<9}  {:7.2f}%  {:12.2f}  {:8.2f}  {:10}/{:<9}  {:12.1f}%\n",
+            row.options.slots, row.options.policy, row.options.predictor,
             100 * rate(static_cast<double>(s.hits), static_cast<double>(s.asked)), misses, bytes,
-            static_cast<unsigned long long>(s.prefetch_used),
-            static_cast<unsigned long long>(s.prefetch_wasted),
+            s.prefetch_used, s.prefetch_wasted,
             100 * rate(static_cast<double>(s.guesses_right), static_cast<double>(s.guesses)));
-        out += line;
     }
     return out;
 }
@@ -115,12 +112,13 @@ int run_simulate(const Options& options) {
         if (routes->tokens.empty()) {
             return report_error(
                 {Code::corrupt, cat(printable(file),
-                                    ": no whole token in it; record again: sluice MODEL -p TEXT "
-                                    "--record-routes ",
+                                    ": contains no complete token; record again: sluice MODEL -p "
+                                    "TEXT --record-routes ",
                                     shell_quoted(file))});
         }
         if (routes->cut) {
-            std::fprintf(stderr, "sluice: %s ends inside a token: %zu whole ones are replayed\n",
+            std::fprintf(stderr,
+                         "sluice: %s ends inside a token; replaying its %zu complete tokens\n",
                          printable(file).c_str(), routes->tokens.size());
         }
         auto rows = simulate_all(options, *routes);

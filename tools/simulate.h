@@ -1,13 +1,14 @@
-// `sluice simulate ROUTES...`: what would other policies, sizes and predictors have done?
+// `sluice simulate ROUTES...`: replays recorded routes through other cache policies, cache sizes
+// and predictors.
 #pragma once
 
 #include "tools/options/options.h"
 
 namespace sluice {
 
-// A table a file: a row for each number of slots, a column for each policy with its hit rate of
-// decode demands; with --prefetch, what the predictors gain. Slots default to working sets of 1, 2,
-// 4 ... up to all experts.
+// Prints a table (or JSON) per file: a row for each number of slots, policy and predictor, with the
+// hit rate of decode demands and, with --prefetch, what the predictors gain. Slots default to 1, 2,
+// 4 ... working sets of a token, up to all experts. Returns the exit code.
 int run_simulate(const Options& options);
 
 }  // namespace sluice

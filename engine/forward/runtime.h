@@ -20,6 +20,7 @@
 #include "engine/model/model.h"
 #include "engine/model/weights.h"
 #include "engine/options.h"
+#include "engine/settings.h"
 #include "engine/stats.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/memory.h"
@@ -36,7 +37,8 @@ struct Uploading {
 
 struct Runtime {
     ModelConfig config;
-    EngineOptions options;  // resolved
+    EngineOptions options;  // as asked
+    Settings settings;      // as used
     Checkpoint checkpoint;
     Weights weights;
     std::optional<EngramHash> hash;

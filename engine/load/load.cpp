@@ -114,56 +114,59 @@ Result<void> refuse_card_options(const EngineOptions& options) {
 namespace {
 
 // A card that cannot be computed with, under the flag that asks for it.
-tl::unexpected<Error> asked_of(const EngineOptions& options, Error error) {
-    if (error.code != Code::device || options.device == "cpu") {
+tl::unexpected<Error> asked_of(const std::string& device, Error error) {
+    if (error.code != Code::device || device == "cpu") {
         return tl::unexpected(std::move(error));
     }
-    return within(cat("--device ", options.device, " (--device cpu runs without)"),
-                  std::move(error));
+    return within(cat("--device ", device, " (--device cpu runs without)"), std::move(error));
 }
 
 // "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
-// run on the CPU that nobody asked for.
-Result<void> open_backend(Loaded& loaded) {
+// run on the CPU that nobody asked for. Returns the device's name: "cpu", "cuda" or "cuda:N".
+Result<std::string> open_backend(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
-    EngineOptions& o = rt.options;
+    const EngineOptions& o = rt.options;
+    std::string device = o.device;
     const auto card = card_number(o.device);
     if (!card) return tl::unexpected(card.error());
     const int index = *card;
     if (o.device == "auto") {
         auto devices = cuda_devices();
         if (!devices) return within("--device auto (--device cpu runs without)", devices.error());
-        o.device = devices->empty() ? "cpu" : "cuda";
-        loaded.notes.push_back(cat("device chosen: ", o.device));
+        device = devices->empty() ? "cpu" : "cuda";
+        loaded.notes.push_back(cat("device chosen: ", device));
     }
-    if (o.device != "cpu" && o.skip_selftest) {
+    if (device != "cpu" && o.skip_selftest) {
         loaded.notes.push_back("the self-test of the kernels is skipped");
-    } else if (o.device != "cpu") {
+    } else if (device != "cpu") {
         auto checked = check_device({.device = index, .again = false, .test = {}});
-        if (!checked) return asked_of(o, checked.error());
+        if (!checked) return asked_of(device, checked.error());
         loaded.notes.push_back(checked->note);
     }
-    if (o.device == "cpu") {
-        if (auto r = refuse_card_options(o); !r) return r;
+    if (device == "cpu") {
+        if (auto r = refuse_card_options(o); !r) return tl::unexpected(r.error());
     }
-    auto backend = o.device == "cpu" ? open_cpu(o)
-                                     : make_cuda_backend({.device = index,
-                                                          .vram_budget = o.vram,
-                                                          .graphs = o.graphs,
-                                                          .overlap = o.kernels_overlap});
-    if (!backend) return asked_of(o, backend.error());
+    auto backend = device == "cpu" ? open_cpu(o)
+                                   : make_cuda_backend({.device = index,
+                                                        .vram_budget = o.vram,
+                                                        .graphs = o.graphs,
+                                                        .overlap = o.kernels_overlap});
+    if (!backend) return asked_of(device, backend.error());
     rt.backend = std::move(*backend);
-    return {};
+    return device;
 }
 
 Result<void> open_device(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
+    rt.settings.device = rt.options.device;
     if (rt.options.open_device) {
         auto backend = rt.options.open_device();
         if (!backend) return tl::unexpected(backend.error());
         rt.backend = std::move(*backend);
-    } else if (auto r = open_backend(loaded); !r) {
-        return r;
+    } else {
+        auto device = open_backend(loaded);
+        if (!device) return tl::unexpected(device.error());
+        rt.settings.device = std::move(*device);
     }
     if (rt.options.link_rate == 0) return {};
     rt.backend = make_paced_link(std::move(rt.backend), static_cast<double>(rt.options.link_rate));
@@ -233,7 +236,7 @@ Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
         calibrate(rt.checkpoint, rt.options, loaded.direct, static_cast<uint32_t>(rt.config.top_k),
                   *rt.experts, *rt.ring, slots, control.cancel);
     if (!chosen) return tl::unexpected(chosen.error());
-    rt.options.tuning = chosen->tuning;
+    rt.settings.tuning = chosen->tuning;
     loaded.notes.push_back(chosen->note);
     loaded.facts.reads = std::move(chosen->note);
     loaded.facts.drive_bytes_s = chosen->bytes_s;
@@ -246,7 +249,7 @@ Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
 // The slots of experts in RAM, known to ring and backend. The dense weights pass through them
 // before any expert does.
 Result<std::span<std::byte>> open_slots(Runtime& rt, const Plan& plan) {
-    const uint64_t slots = uint64_t{plan.cache_slots} + plan.transit_slots;
+    const uint64_t slots = uint64_t{plan.settings.cache_slots} + plan.transit_slots;
     const uint64_t bytes = slots * rt.experts->slot_bytes();
     auto memory = PageBuffer::create(bytes, "expert cache");
     if (!memory) return tl::unexpected(memory.error());
@@ -262,7 +265,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
     Runtime& rt = loaded.runtime;
     const EngineOptions& o = rt.options;
     if (auto r = calibrate_reads(loaded, span, control); !r) return r;
-    auto cache = ExpertCache::create({.cache_slots = plan.cache_slots,
+    auto cache = ExpertCache::create({.cache_slots = plan.settings.cache_slots,
                                       .transit_slots = plan.transit_slots,
                                       .policy = o.cache_policy,
                                       .seed = o.seed},
@@ -271,7 +274,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
     rt.cache = std::move(*cache);
     if (rt.backend->host_memory()) return {};
     auto tier =
-        DeviceExperts::create({.cache_slots = plan.vram_cache_slots,
+        DeviceExperts::create({.cache_slots = plan.settings.vram_slots,
                                .transit_slots = plan.vram_transit_slots,
                                .policy = o.cache_policy,
                                .seed = o.seed},
@@ -306,8 +309,7 @@ Result<void> open_prediction(Runtime& rt) {
     return {};
 }
 
-Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Plan& plan,
-                  const LoadControl& control) {
+Result<void> fill(Loaded& loaded, const Plan& plan, const LoadControl& control) {
     Runtime& rt = loaded.runtime;
     if (plan.head_on_host) {
         auto cpu = open_cpu(rt.options);
@@ -321,14 +323,14 @@ Result<void> fill(Loaded& loaded, const std::vector<TensorSpec>& specs, const Pl
     rt.embedding = std::move(*embedding);
     auto slots = open_slots(rt, plan);
     if (!slots) return tl::unexpected(slots.error());
-    auto weights = load_weights(rt.checkpoint, specs, *rt.ring, *rt.backend, rt.embedding.span(),
-                                *slots, control);
+    auto weights = load_weights(rt.checkpoint, plan.specs, *rt.ring, *rt.backend,
+                                rt.embedding.span(), *slots, control);
     if (!weights) return tl::unexpected(weights.error());
     loaded.facts.bytes = weights->bytes;
     loaded.facts.seconds = weights->seconds;
     auto state = rt.backend->allocate(plan.state, "state");
     if (!state) return tl::unexpected(state.error());
-    rt.state.emplace(rt.config, rt.options.context, *rt.backend, *state);
+    rt.state.emplace(rt.config, rt.settings.context, *rt.backend, *state);
     auto workspace = rt.backend->allocate(plan.workspace, "workspace");
     if (!workspace) return tl::unexpected(workspace.error());
     auto lists = rt.backend->allocate_shared(Workspace::list_bytes(rt.config, plan.shape), "lists");
@@ -389,7 +391,10 @@ Result<void> load_model(const EngineOptions& options, const LoadControl& control
     if (!plan->warning.empty()) log::warn(plan->warning);
     loaded.placement = plan->placement;
     loaded.notes.insert(loaded.notes.end(), plan->notes.begin(), plan->notes.end());
-    return fill(loaded, described->specs, *plan, control);
+    const std::string device = std::move(rt.settings.device);
+    rt.settings = plan->settings;
+    rt.settings.device = device;
+    return fill(loaded, *plan, control);
 }
 
 }  // namespace sluice

@@ -17,10 +17,9 @@ constexpr int32_t chunk_least = 16;
 constexpr int32_t chunk_step = 64;
 constexpr int32_t host_chunk_most = 2048;
 constexpr int32_t device_chunk_most = 4096;
-constexpr int32_t chunk_comfortable = 512;   // what the head has to leave room for on a device
-constexpr uint32_t vram_transit = 4;         // device slots that experts pass through
-constexpr uint32_t row_capacity = 16384;     // Engram rows kept, a table
-constexpr uint64_t row_staging = 64u << 10;  // of the row reader, a read in flight
+constexpr int32_t chunk_comfortable = 512;  // what the head has to leave room for on a device
+constexpr uint32_t vram_transit = 4;        // device slots that experts pass through
+constexpr uint32_t row_capacity = 16384;    // Engram rows kept, a table
 constexpr uint32_t transit_slots_least = 8;
 
 // Each folder is a drive with reads of its own in flight; a mirror shares those of others.
@@ -32,53 +31,53 @@ uint32_t drives(const EngineOptions& options) {
     return folders(options) + static_cast<uint32_t>(options.mirrors.size());
 }
 
-Result<void> resolve_context(const PlanInput& in) {
-    EngineOptions& o = in.options;
+Result<void> resolve_context(const PlanInput& in, Settings& s) {
+    const EngineOptions& o = in.options;
     if (o.context < 0 || o.context > in.config.positions_max) {
         return fail(Code::usage, cat("-c: a context of ", o.context,
                                      " tokens is outside what the model was made for, 1 to ",
                                      in.config.positions_max));
     }
-    if (o.context == 0) o.context = std::min(in.config.positions_max, context_default);
+    s.context = o.context != 0 ? o.context : std::min(in.config.positions_max, context_default);
     if (o.chunk < 0) return fail(Code::usage, cat("--chunk: ", o.chunk, " tokens are no chunk"));
-    o.chunk = std::min(o.chunk, o.context);
     return {};
 }
 
 void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
-    plan.shape = WorkspaceShape::plan(in.config, chunk, in.options.context);
+    plan.shape = WorkspaceShape::plan(in.config, chunk, plan.settings.context);
     plan.workspace = Workspace::bytes(in.config, plan.shape);
     plan.scratch = in.device.scratch(largest_shapes(in.config, plan.shape));
     plan.row_buffers = RowBuffers::bytes(in.config, chunk);
     const auto rows_max = static_cast<uint32_t>(chunk * in.config.engram_columns());
     for (const RowTable& table : in.tables) {
         plan.row_buffers += RowCache::memory(table, plan.row_capacity, rows_max) +
-                            row_staging * in.options.ring_depth * drives(in.options) / 2;
+                            row_stage_bytes(table) * in.options.ring_depth * drives(in.options) / 2;
     }
 }
 
 // The official decode quirk depends on how a text is cut, so a prompt has to be one chunk.
-int32_t least_chunk(const EngineOptions& o) {
-    if (o.chunk != 0) return o.chunk;
-    return o.index_keys == IndexKeys::reference ? o.context : std::min(chunk_least, o.context);
+int32_t least_chunk(const EngineOptions& o, int32_t context) {
+    if (o.chunk != 0) return std::min(o.chunk, context);
+    return o.index_keys == IndexKeys::reference ? context : std::min(chunk_least, context);
 }
 
 // The largest chunk that fits: a prompt's experts cross the link, and may be read, once a chunk. On
 // a device it goes before the expert cache there, which is of little use before it holds a token's
 // experts. `fits` judges the plan with a chunk.
 void resolve_chunk(const PlanInput& in, const std::function<bool()>& fits, Plan& plan) {
-    EngineOptions& o = in.options;
-    const int32_t least = least_chunk(o);
+    const EngineOptions& o = in.options;
+    const int32_t context = plan.settings.context;
+    const int32_t least = least_chunk(o, context);
     const bool open = o.chunk == 0 && o.index_keys != IndexKeys::reference;
     int32_t chunk = least;
-    if (open) chunk = std::min(in.device.host ? host_chunk_most : device_chunk_most, o.context);
+    if (open) chunk = std::min(in.device.host ? host_chunk_most : device_chunk_most, context);
     size_chunk(in, chunk, plan);
     while (chunk > least && !fits()) {
         chunk = chunk > chunk_step ? (chunk - 1) / chunk_step * chunk_step
                                    : std::max(chunk_least, chunk / 2);
         size_chunk(in, chunk, plan);
     }
-    o.chunk = chunk;
+    plan.settings.chunk = chunk;
 }
 
 // What is left of VRAM holds experts.
@@ -94,23 +93,22 @@ Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
         }
         slots = *in.options.vram_slots;
     }
-    plan.vram_cache_slots = static_cast<uint32_t>(slots);
-    in.options.vram_slots = plan.vram_cache_slots;
+    plan.settings.vram_slots = static_cast<uint32_t>(slots);
     return vram.take(cat("expert cache, ", slots, " slots"), slots * slot);
 }
 
 // The head moves to host memory if the device could not hold it beside the rest and a small chunk.
 void place_head(const PlanInput& in, Plan& plan) {
-    const uint64_t limit = in.device.limit;
+    const int32_t context = plan.settings.context;
     const auto need = [&] {
-        const WorkspaceShape least = WorkspaceShape::plan(
-            in.config, std::min(chunk_comfortable, in.options.context), in.options.context);
-        return dense_bytes(in.specs) + plan.state + Workspace::bytes(in.config, least) +
+        const WorkspaceShape least =
+            WorkspaceShape::plan(in.config, std::min(chunk_comfortable, context), context);
+        return dense_bytes(plan.specs) + plan.state + Workspace::bytes(in.config, least) +
                in.device.scratch(largest_shapes(in.config, least)) +
                vram_transit * in.device_slot_bytes;
     };
-    if (in.device.host || need() <= limit) return;
-    for (TensorSpec& spec : in.specs) {
+    if (in.device.host || need() <= in.device.limit) return;
+    for (TensorSpec& spec : plan.specs) {
         if (spec.name != "head.weight") continue;
         spec.home = Home::embedding;
         plan.head_on_host = true;
@@ -139,19 +137,18 @@ Result<void> check_slots(const PlanInput& in) {
 // not: then the run goes on without a cache, and says so.
 Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& plan) {
     const ModelConfig& c = in.config;
-    EngineOptions& o = in.options;
     const uint64_t slot = in.slot_bytes;
-    if (o.cache_slots) {
-        plan.cache_slots = std::min(*o.cache_slots, all_experts(c));
+    uint32_t& kept = plan.settings.cache_slots;
+    if (in.options.cache_slots) {
+        kept = std::min(*in.options.cache_slots, all_experts(c));
     } else {
         auto slots = plan_cache_slots({slot, c.layers, c.experts, c.top_k, ram.left()});
         if (!slots && asked) return tl::unexpected(slots.error());
         if (!slots) plan.warning = cat("no expert cache: ", slots.error().message);
-        plan.cache_slots = slots.value_or(0);
+        kept = slots.value_or(0);
     }
-    o.cache_slots = plan.cache_slots;
-    if (plan.cache_slots == 0) return {};
-    return ram.take(cat("expert cache, ", plan.cache_slots, " slots"), plan.cache_slots * slot);
+    if (kept == 0) return {};
+    return ram.take(cat("expert cache, ", kept, " slots"), kept * slot);
 }
 
 // Chunks of a prompt wait for each other in RAM, so that experts are read once for all of them.
@@ -162,24 +159,26 @@ void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     const uint64_t all = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.experts);
     const uint64_t least = static_cast<uint64_t>(c.layers) * static_cast<uint64_t>(c.top_k);
     const uint64_t slots = std::min(all, o.cache_slots ? *o.cache_slots : ram_left / in.slot_bytes);
-    const std::string chunk = cat("prompts longer than ", o.chunk, " tokens: ");
-    if (o.context <= o.chunk || slots == all || o.index_keys == IndexKeys::reference) return;
+    const int32_t context = plan.settings.context;
+    const int32_t chunk = plan.settings.chunk;
+    const std::string prompts = cat("prompts longer than ", chunk, " tokens: ");
+    if (context <= chunk || slots == all || o.index_keys == IndexKeys::reference) return;
     const auto refuse = [&](const char* why) {
-        plan.notes.push_back(cat(chunk, "experts are read once for every ", o.chunk, why));
+        plan.notes.push_back(cat(prompts, "experts are read once for every ", chunk, why));
     };
     if (slots == 0) return refuse(", there is no expert cache");
     const uint64_t cache = (o.cache_slots ? slots : least) * in.slot_bytes;
     const uint64_t room = std::min(ram_left / 8, ram_left - std::min(ram_left, cache));
-    int32_t tokens = (o.context + o.chunk - 1) / o.chunk * o.chunk;
+    int32_t tokens = (context + chunk - 1) / chunk * chunk;
     const auto bytes = [&] {
-        return ChunkStore::bytes(c, plan.shape, std::min(tokens, o.context)) + page_size;
+        return ChunkStore::bytes(c, plan.shape, std::min(tokens, context)) + page_size;
     };
-    while (tokens > o.chunk && bytes() > room) tokens -= o.chunk;
-    if (tokens <= o.chunk) return refuse(", RAM does not hold two such chunks beside the cache");
+    while (tokens > chunk && bytes() > room) tokens -= chunk;
+    if (tokens <= chunk) return refuse(", RAM does not hold two such chunks beside the cache");
     plan.chunk_store = bytes();
-    plan.chunk_group_tokens = std::min(tokens, o.context);
+    plan.chunk_group_tokens = std::min(tokens, context);
     const bool whole = slots >= static_cast<uint64_t>(c.experts);
-    plan.notes.push_back(cat(chunk, "experts are read once for up to ", plan.chunk_group_tokens,
+    plan.notes.push_back(cat(prompts, "experts are read once for up to ", plan.chunk_group_tokens,
                              whole ? "" : ", as far as the cache holds a layer's"));
 }
 
@@ -217,11 +216,11 @@ struct Budgets {
 };
 
 // What the model takes whatever the chunk is.
-std::vector<Promise> model_promises(const Plan& plan, int32_t context, Budgets& b) {
+std::vector<Promise> model_promises(const Plan& plan, Budgets& b) {
     return {
         {b.device(), plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
         {&b.ram, plan.head_on_host ? "embedding and head" : "embedding", plan.embedding},
-        {b.device(), cat("state of ", context, " tokens"), plan.state}};
+        {b.device(), cat("state of ", plan.settings.context, " tokens"), plan.state}};
 }
 
 // What passes take.
@@ -262,8 +261,8 @@ std::string at_least(uint64_t bytes) {
 
 // The least that the options can be run with, or all that is short and what would do.
 Result<void> check_least(const PlanInput& in, Plan plan, Budgets& b) {
-    size_chunk(in, least_chunk(in.options), plan);
-    std::vector<Promise> all = model_promises(plan, in.options.context, b);
+    size_chunk(in, least_chunk(in.options, plan.settings.context), plan);
+    std::vector<Promise> all = model_promises(plan, b);
     for (auto& p : pass_promises(in, plan, b)) all.push_back(std::move(p));
     const std::vector<Promise> caches = cache_promises(in, b);
     all.insert(all.end(), caches.begin(), caches.end());
@@ -319,19 +318,23 @@ DeviceMemory device_memory(const Backend& backend) {
 }
 
 Result<Plan> plan_memory(const PlanInput& in) {
-    EngineOptions& o = in.options;
-    if (auto r = resolve_context(in); !r) return tl::unexpected(r.error());
+    const EngineOptions& o = in.options;
+    Plan plan{};
+    Settings& s = plan.settings;
+    s.tuning = o.tuning;
+    if (auto r = resolve_context(in, s); !r) return tl::unexpected(r.error());
     if (auto r = check_slots(in); !r) return tl::unexpected(r.error());
     const bool asked = o.ram != 0;
-    if (!asked) o.ram = default_ram_budget();
-    Budgets b{Budget("ram", o.ram), Budget("vram", in.device.limit), asked, o.vram != 0,
+    s.ram = asked ? o.ram : default_ram_budget();
+    s.vram = in.device.host ? 0 : in.device.limit;
+    Budgets b{Budget("ram", s.ram), Budget("vram", in.device.limit), asked, o.vram != 0,
               in.device.host};
 
-    Plan plan{};
-    plan.state = State::bytes(in.config, o.context);
+    plan.specs = in.specs;
+    plan.state = State::bytes(in.config, s.context);
     place_head(in, plan);
-    plan.dense = dense_bytes(in.specs);
-    plan.embedding = embedding_bytes(in.specs);
+    plan.dense = dense_bytes(plan.specs);
+    plan.embedding = embedding_bytes(plan.specs);
     plan.row_capacity = row_capacity;
     // Enough for a layer's experts in use, the reads in flight, and one ahead.
     plan.transit_slots = std::max(transit_slots_least, static_cast<uint32_t>(in.config.top_k) +
@@ -339,7 +342,7 @@ Result<Plan> plan_memory(const PlanInput& in) {
     plan.vram_transit_slots = b.host ? 0 : vram_transit;
     if (auto r = check_least(in, plan, b); !r) return tl::unexpected(r.error());
 
-    auto taken = take_all(model_promises(plan, o.context, b));
+    auto taken = take_all(model_promises(plan, b));
     if (!taken) return tl::unexpected(taken.error());
     const std::vector<Promise> caches = cache_promises(in, b);
     const auto fits = [&] {

@@ -14,6 +14,7 @@
 #include "engine/model/config.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
+#include "engine/settings.h"
 #include "io/error.h"
 #include "kernels/backend.h"
 
@@ -29,8 +30,8 @@ DeviceMemory device_memory(const Backend& backend);
 
 struct PlanInput {
     const ModelConfig& config;
-    EngineOptions& options;          // context, chunk, RAM and slots are resolved in place
-    std::vector<TensorSpec>& specs;  // the head moves to host memory when the device has no room
+    const EngineOptions& options;
+    const std::vector<TensorSpec>& specs;
     std::span<const RowTable> tables;
     uint64_t slot_bytes;         // of an expert in RAM: ExpertMap::slot_bytes()
     uint64_t device_slot_bytes;  // and in VRAM: DeviceExperts::slot_bytes()
@@ -38,16 +39,17 @@ struct PlanInput {
 };
 
 struct Plan {
+    Settings settings;  // but for the device, which the caller knows
     WorkspaceShape shape;
+    std::vector<TensorSpec> specs;  // as given, but for the head where the device has no room
     uint64_t dense, embedding, state, workspace, row_buffers;
     uint64_t scratch;  // of the backend's kernels
-    // Prompt tokens of a chunk group, whose chunks go through each layer before the next one; 0 if
-    // chunks go one by one. The group's memory.
+    // Prompt tokens of a chunk group, whose chunks go through each layer before the next one, so
+    // that experts are read once for the group; 0: chunks go one by one.
     int32_t chunk_group_tokens = 0;
-    uint64_t chunk_store = 0;
+    uint64_t chunk_store = 0;  // what waits between the layers, bytes
     uint32_t row_capacity;
-    uint32_t cache_slots, transit_slots;
-    uint32_t vram_cache_slots, vram_transit_slots;
+    uint32_t transit_slots, vram_transit_slots;
     bool head_on_host;
     std::vector<BudgetLine> placement;  // VRAM, then RAM
     std::vector<std::string> notes;

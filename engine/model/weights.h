@@ -93,7 +93,8 @@ uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
 // codes, scale byte 255, BF16 and FP32 values that are not finite; the error names tensor and
 // element. `staging` is what reads go to: memory that the ring and the backend know already
 // (no page is looked up for a read, uploads run beside it). 32 MiB and more serve best; below 512
-// KiB it is left alone and so much memory taken for the time of the call.
+// KiB, or 16 blocks of the coarsest drive, it is left alone and so much memory taken for the time
+// of the call.
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
                                 std::span<std::byte> staging, const LoadControl& control);

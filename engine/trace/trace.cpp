@@ -112,9 +112,9 @@ Result<void> check_engine(const Engine& engine, const Trace& trace) {
                     cat("made with --index-keys ", own ? "own" : "reference", "; run with that"));
     }
     const int64_t length = static_cast<int64_t>(trace.prompt.size() + trace.tokens.size());
-    if (length > engine.options().context) {
+    if (length > engine.settings().context) {
         return fail(Code::usage, cat("needs a context of ", length, " tokens, not ",
-                                     engine.options().context, "; raise it with -c"));
+                                     engine.settings().context, "; raise it with -c"));
     }
     const auto outside = [&](int32_t id) { return id >= engine.config().vocab; };
     bool known = std::none_of(trace.prompt.begin(), trace.prompt.end(), outside) &&
@@ -192,7 +192,7 @@ Result<Trace> record_trace(const Engine& engine, Session& session,
         trace.tokens.push_back(token);
         if (options.told && !options.told(token)) break;
         if (std::find(end.begin(), end.end(), token) != end.end()) break;
-        if (session.position() + 1 > engine.options().context) break;
+        if (session.position() + 1 > engine.settings().context) break;
         logits = session.feed({&token, 1});
     }
     return trace;

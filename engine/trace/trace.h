@@ -67,7 +67,7 @@ struct TraceReport {
     std::string failure;  // the first reason, one clause; empty if pass
 };
 
-// Teacher-forced: resets the session, feeds the prompt (in chunks of options().chunk), then the
+// Teacher-forced: resets the session, feeds the prompt (in chunks of settings().chunk), then the
 // recorded tokens one by one. A trace of another model size, or made with other index keys than the
 // engine runs with, is an Error (usage) that names the flag. Which trace it was, the caller says.
 Result<TraceReport> compare(const Engine& engine, Session& session, const Trace& trace);

@@ -19,7 +19,10 @@ ExpertMap::ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& s
             for (const File& copy : copies[shard]) files_[shard].push_back(&copy);
         }
         assert(files_[shard].size() <= copies_max);
-        for (const File* file : files_[shard]) drives_ = std::max(drives_, file->drive() + 1);
+        for (const File* file : files_[shard]) {
+            assert(file->alignment() == shards[shard].alignment());
+            drives_ = std::max(drives_, file->drive() + 1);
+        }
     }
     entries_.resize(static_cast<size_t>(layers) * static_cast<size_t>(experts));
 }
@@ -58,10 +61,8 @@ void ExpertMap::plan_entry(Entry& entry) {
     });
     std::array<ByteRange, expert_parts> sorted;
     for (uint32_t i = 0; i < expert_parts; i++) sorted[i] = entry.ranges[order[i]];
-    uint32_t alignment = 1;
-    for (const File* file : files_[entry.shard]) alignment = std::max(alignment, file->alignment());
-    entry.plan =
-        plan_reads(sorted, shards_[entry.shard].size(), alignment, tuning_.parts, tuning_.part_min);
+    const File& file = shards_[entry.shard];
+    entry.plan = plan_reads(sorted, file.size(), file.alignment(), tuning_.parts, tuning_.part_min);
     std::vector<uint64_t> starts(expert_parts);
     for (uint32_t i = 0; i < expert_parts; i++) starts[order[i]] = entry.plan.starts[i];
     entry.plan.starts = std::move(starts);

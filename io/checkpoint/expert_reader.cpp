@@ -172,13 +172,11 @@ void ExpertReader::Impl::divide(ExpertKey key) {
     std::array<uint64_t, copies_max> shares{};
     double fastest = 0;
     bool any = false;
-    uint32_t alignment = 1;
     for (size_t i = 0; i < files.size(); i++) {
         const uint32_t drive = files[i]->drive();
         states[i] = {ring.drive(drive).rate(), loads[drive].bytes, !ring.drive_failed(drive)};
         any = any || states[i].available;
         fastest = std::max(fastest, states[i].bytes_s);
-        alignment = std::max(alignment, files[i]->alignment());
     }
     for (size_t i = 0; i < files.size(); i++) {
         CopyState& state = states[i];
@@ -190,7 +188,7 @@ void ExpertReader::Impl::divide(ExpertKey key) {
     uint64_t total = 0;
     for (const PlannedRead& read : reads) total += read.length;
     const std::span<uint64_t> parts(shares.data(), files.size());
-    share_bytes(total, alignment, share_least, {states.data(), files.size()}, parts);
+    share_bytes(total, files[0]->alignment(), share_least, {states.data(), files.size()}, parts);
     cut_reads(reads, parts, cuts);
 }
 

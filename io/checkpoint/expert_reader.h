@@ -51,7 +51,7 @@ struct ExpertTuning {
 class ExpertMap {
  public:
     // `shards` outlives the map (moving the Checkpoint that owns them is fine), and so do `copies`
-    // of each shard, at most copies_max - 1.
+    // of each shard, at most copies_max - 1, of one alignment with it (align_copies).
     ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& shards, ExpertTuning tuning,
               std::span<const std::vector<File>> copies = {});
     // `parts` are the six tensors; all in one shard, else unsupported; none empty. An expert is

@@ -114,6 +114,11 @@ Result<Mirrors> open_mirrors(std::span<const std::string> locations,
         auto opened = open_mirror(location, shards, access, drives++, out);
         if (!opened) return tl::unexpected(std::move(opened).error());
     }
+    for (size_t i = 0; i < shards.size(); i++) {
+        std::vector<File*> same{shards[i].file};
+        for (File& copy : out.copies[i]) same.push_back(&copy);
+        align_copies(same);
+    }
     return out;
 }
 

@@ -12,7 +12,7 @@ namespace sluice {
 
 struct MirroredShard {
     std::string name;
-    const File* file;
+    File* file;
     uint64_t header_bytes;  // up to the first tensor
 };
 
@@ -27,7 +27,8 @@ struct Mirrors {
 // number `drives` and up, which is counted on. A file of another size, with another header or with
 // other bytes where 32 samples of it are compared is an error (corrupt) naming it: reading it now
 // and then would give answers that come and go. (Every byte: `inspect --check --mirror`.) A
-// location without any of them is an error too (not_found).
+// location without any of them is an error too (not_found). Shards and copies have one alignment
+// from then on (align_copies).
 Result<Mirrors> open_mirrors(std::span<const std::string> locations,
                              std::span<const MirroredShard> shards, Access access,
                              uint32_t& drives);

@@ -64,7 +64,7 @@ RowReader::Impl::Impl(ReadRing& its_ring, const RowTable& its_table, uint32_t mo
     : ring(its_ring),
       table(its_table),
       alignment(table.file->alignment()),
-      stage_bytes(round_up(stage_bytes_min, alignment)),
+      stage_bytes(row_stage_bytes(table)),
       rows_max(most) {
     const uint32_t count = std::max(1u, std::min(ring.depth() / 2, 2 * rows_max));
     auto buffer = PageBuffer::create(count * stage_bytes, "row reads");
@@ -162,6 +162,10 @@ void RowReader::Impl::read_done(uint64_t tag, std::optional<Error> failure) {
         if (stage.cut) copy_out(stage, stage.cut_piece);
     }
     queue_reads();
+}
+
+uint64_t row_stage_bytes(const RowTable& table) {
+    return round_up(stage_bytes_min, table.file ? table.file->alignment() : 1);
 }
 
 RowReader::RowReader(ReadRing& ring, const RowTable& table, uint32_t rows_max)

@@ -3,7 +3,7 @@
 //
 // Row ids are known from token ids alone: request() before layer 0, wait() where they are needed.
 // Engine thread only. No allocation after construction. Memory: 48 bytes a row of rows_max and a
-// staging area of 64 KiB for each read in flight, at most half of the ring's depth.
+// staging area for each read in flight (row_stage_bytes), at most half of the ring's depth.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,10 @@ struct RowTable {
     uint32_t scales_bytes;  // a row
     uint64_t rows;
 };
+
+// What one read brings at the most: 64 KiB, or one block of the file where that is more. Also of a
+// table without a file (null), which is only planned.
+uint64_t row_stage_bytes(const RowTable& table);
 
 class RowReader {
  public:

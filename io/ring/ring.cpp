@@ -108,6 +108,9 @@ ReadRing::Drive& ReadRing::drive_of(const File& file) {
 
 void ReadRing::add_copies(std::span<const File* const> copies) {
     assert(copies.size() <= 64);
+    assert(std::all_of(copies.begin(), copies.end(), [&](const File* file) {
+        return file->alignment() == copies.front()->alignment();
+    }));
     impl_->copies.emplace_back(copies.begin(), copies.end());
 }
 
@@ -118,9 +121,7 @@ const File* ReadRing::other_copy(const Read& read, uint64_t tried) const {
         if (std::find(group.begin(), group.end(), read.file) == group.end()) continue;
         for (size_t i = 0; i < group.size(); ++i) {
             const File& file = *group[i];
-            const bool fits =
-                read.offset % file.alignment() == 0 && read.length % file.alignment() == 0;
-            if ((tried >> i & 1) != 0 || !fits) continue;
+            if ((tried >> i & 1) != 0) continue;
             if (best && (!drives_[best->drive()].failed || drives_[file.drive()].failed)) continue;
             best = &file;
         }

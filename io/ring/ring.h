@@ -145,7 +145,8 @@ class ReadRing {
     // Memory that was not added works too, a little slower.
     Result<void> add_file(const File& file);
     Result<void> add_memory(std::span<std::byte> memory);
-    // Files added before that hold the same bytes.
+    // Files added before that hold the same bytes, of one alignment (align_copies): reads planned
+    // for one of them go to any.
     void add_copies(std::span<const File* const> copies);
 
     // The drives of the files added, by File::drive().

@@ -57,6 +57,33 @@ def run(*arguments, stdin=b"", timeout=120, env=None, **more):
     return subprocess.run([SLUICE, *arguments], **options)
 
 
+def run_cutting(folder, *arguments):
+    """Runs sluice on a drive that fails: the shards in `folder` are cut while it loads the model."""
+    shards = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".safetensors")]
+    process = subprocess.Popen([SLUICE, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment())
+    proc = f"/proc/{process.pid}"
+
+    def opened():
+        count = 0
+        for fd in os.listdir(proc + "/fd"):
+            try:
+                count += os.readlink(f"{proc}/fd/{fd}").startswith(folder + "/")
+            except OSError:  # closed meanwhile
+                pass
+        return count
+
+    # All of them are open, and after that the readers are there: it has compared the copies.
+    while process.poll() is None and opened() < len(shards):
+        time.sleep(0.01)
+    while process.poll() is None and len(os.listdir(proc + "/task")) < 8:
+        time.sleep(0.01)
+    for shard in shards:
+        os.truncate(shard, 4096)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
 def check(what, holds, detail=""):
     print(("ok    " if holds else "FAIL  ") + what, flush=True)
     if not holds:

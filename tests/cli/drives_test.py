@@ -3,11 +3,9 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
-import time
 
-from cli import ANSWER, QUESTION, SLUICE, TINY, check, check_run, environment, run
+from cli import ANSWER, QUESTION, TINY, check, check_run, run, run_cutting
 
 work = tempfile.TemporaryDirectory(prefix="sluice-drives-")
 mirror = os.path.join(work.name, "mirror")
@@ -51,32 +49,10 @@ shown = run("inspect", here, "--mirror", mirror).stdout
 check("inspect notes it", f"{len(shards)} on a drive that has them already".encode() in shown, shown)
 
 # A drive that fails: its files are cut while the dense weights are read.
-process = subprocess.Popen([SLUICE, *ASK, "--mirror", mirror, "--io", "paced:4MB", "--json"], stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-proc = f"/proc/{process.pid}"
-
-
-def opened():
-    count = 0
-    for fd in os.listdir(proc + "/fd"):
-        try:
-            count += os.readlink(f"{proc}/fd/{fd}").startswith(mirror)
-        except OSError:  # closed meanwhile
-            pass
-    return count
-
-
-# All copies are open, and after that the readers are there: it has compared them.
-while process.poll() is None and opened() < len(shards):
-    time.sleep(0.01)
-while process.poll() is None and len(os.listdir(proc + "/task")) < 8:
-    time.sleep(0.01)
-for name in shards:
-    os.truncate(os.path.join(mirror, name), 4096)
-out, err = process.communicate(timeout=120)
-check("a drive that fails takes nothing away", process.returncode == 0 and json.loads(out)["text"] + "\n" ==
-      ANSWER.decode(), (process.returncode, err))
-first, second = json.loads(out)["io"]["drives"]
+result = run_cutting(mirror, *ASK, "--mirror", mirror, "--io", "paced:4MB", "--json")
+check("a drive that fails takes nothing away", result.returncode == 0 and json.loads(result.stdout)["text"] + "\n" ==
+      ANSWER.decode(), (result.returncode, result.stderr))
+first, second = json.loads(result.stdout)["io"]["drives"]
 check("it is left out, with the cause", second["state"] == "left out" and "ends early" in second["cause"] and
       mirror in second["cause"] and second["expert_bytes"] == 0, second)
 check("the other has it all", first["state"] == "in use" and first["expert_share"] == 1, first)

@@ -122,7 +122,7 @@ for number, (file, change, cure, said) in enumerate((
         ("config.json", lambda c: c.update(model_type="mystery"), "", "mystery.*known: "),
         ("config.json", lambda c: c.update(bos_token_id=7), "", "do not belong together"),
         ("generation_config.json", b"{", FETCH, "not valid JSON"),
-        ("generation_config.json", b'{"temperature": -1}', FETCH, "temperature is -1, not in"),
+        ("generation_config.json", b'{"temperature": -1}', FETCH, "temperature is -1, must be in"),
         ("generation_config.json", b'{"eos_token_id": 1000000}', FETCH, "outside the vocabulary"),
         ("tokenizer.json", b"{", FETCH, "not valid JSON"),
         ("tokenizer.json", b"[]", FETCH, "expected an object"),
@@ -173,7 +173,7 @@ for name in ("config.json", "tokenizer.json"):
 one_line("a trace of other index keys, named itself, stops all at once", 2, "index-keys", TINY, "--verify",
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"),
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-10-refkeys.json"))
-one_line("the split without a card", 2, "split needs a card", "bench", TINY, "--only", "split",
+one_line("the split without a GPU", 2, "split needs a GPU", "bench", TINY, "--only", "split",
          "--device", "cpu")
 one_line("a temperature of a comparison", 2, "--verify: --temp/--temperature does not go with it", TINY, "--verify",
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"), "--temp", "0")
@@ -202,11 +202,11 @@ for length in range(8, len(routes), 8):
     with open(work + "/routes", "wb") as file:
         file.write(routes[:length])
     cut = run("simulate", work + "/routes")
-    if b"no whole token" in cut.stderr:
+    if b"no complete token" in cut.stderr:
         check_run("routes cut inside the first token: how to record them", cut, 3, None, "record again: sluice MODEL .*--record-routes .*routes\n$")
         break
 else:
-    check("a file of routes with no whole token is found", False, len(routes))
+    check("a file of routes with no complete token is found", False, len(routes))
 
 # ---- machine: exit 4 -----------------------------------------------------------------------------
 one_line("a budget that would swap", 4, "swap", TINY, "-p", "x", "--ram", "900TiB")

@@ -12,8 +12,8 @@ from cli import ANSWER, QUESTION, SLUICE, TINY, Pty, check, check_run, environme
 
 GREEDY = ("--temp", "0")
 
-# The line after every answer: speed, limit, share and what binds.
-SPEED = r"\d tok/s \(\d+ % of [\d.]+, (drive|cpu) binds\).*\n$"
+# The line after every answer: speed, share of the limit, limit and bottleneck.
+SPEED = r"\d tok/s \(\d+ % of [\d.]+; bottleneck: (drive|cpu)\).*\n$"
 
 check_run("the demonstration answer, and one line on stderr: its speed",
           run(TINY, "-p", QUESTION, *GREEDY), 0, ANSWER, r"^[^\n]*" + SPEED)
@@ -66,7 +66,7 @@ fits = run(TINY, "-p", QUESTION, *GREEDY, "--ignore-eos", "-c", str(asked + 7), 
 check("an answer that just fits is given in full", json.loads(fits.stdout)["usage"]["completion_tokens"] == 7, fits)
 for command in ((), ("record", "-o", "/tmp/never")):
     check_run(f"one token more is told before the run {command}", run(*command, TINY, "-p", QUESTION, "-c", str(asked + 7), "-n", "8"),
-              2, b"", rf"^sluice: the prompt has {asked} tokens and the context {asked + 7}: no room for the 8 of -n; "
+              2, b"", rf"^sluice: the prompt has {asked} tokens and the context {asked + 7}: no room for 8 more \(-n\); "
               r"raise -c, or lower -n to 7 .*\n$")
     check_run(f"-n that no prompt leaves room for, before the load {command}", run(*command, "/nowhere", "-p", "x", "-c", "30", "-n", "40"),
               2, b"", r"-n 40: does not fit .* context of 30")
@@ -214,7 +214,7 @@ else:
         check(f"waiting threads spin {wanted} times", f"GOMP_SPINCOUNT = '{wanted}'" in shown, shown)
 
 tuning = Pty(TINY, "-p", QUESTION, "-n", "1", "--tune")
-if "page cache" in tuning.expect("measuring how experts are best read|through the page cache"):
+if "page cache" in tuning.expect("measuring the fastest way to read experts|through the page cache"):
     print("skip  --tune: files are not read directly here")
 else:
     tuning.interrupt()
@@ -224,5 +224,5 @@ else:
     line = logged.stderr.readline()
     logged.send_signal(signal.SIGINT)
     check("in a log it says so in a line when it begins, and for how long",
-          re.fullmatch(rb"measuring how experts are best read, for about \d+ s\n", line) is not None, line)
+          re.fullmatch(rb"measuring the fastest way to read experts, for about \d+ s\n", line) is not None, line)
     check("and nothing else until its end", logged.stderr.read().count(b"\n") == 1 and logged.wait() == 130)

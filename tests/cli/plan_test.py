@@ -59,11 +59,11 @@ check_run("a drive in two words", run("plan", TINY, "--drive", "2GB", "--io", "p
 check_run("a shape and a mirror", run("plan", "--shape", "deepseek-v4.1-flash", "--mirror", TINY),
           2, b"", "--mirror")
 paced = run("plan", TINY, *MACHINE, "--io", "paced:50MB")
-check("the rate of a played drive is not measured", re.search(
+check("the rate of a paced drive is not measured", re.search(
     rb"drive .* kept busy \(paced\)", paced.stdout) is not None, paced.stdout)
 for what, command in (("plan", ("plan",)), ("bench", ("bench",)), ("a part of bench", ("bench", "--only", "drive"))):
-    check_run(f"{what}: a played drive that would take minutes to measure is refused at once", run(*command, TINY, "--io",
-              "paced:1KB", timeout=20), 2, b"", r"^sluice: --io paced: to measure, \d+ experts \(.*\) are read, which takes \d{3,} s at 0.001 MB/s")
+    check_run(f"{what}: a paced drive that would take minutes to measure is refused at once", run(*command, TINY, "--io",
+              "paced:1KB", timeout=20), 2, b"", r"^sluice: --io paced: a measurement reads \d+ experts \(.*\), which takes \d{3,} s at 0.001 MB/s")
 check_run("its rate in words is not measured", run("plan", TINY, *MACHINE, "--drive", "1KB"), 0)
 
 # ---- what does not fit: all of it at once, and numbers that do ------------------------------------
@@ -96,7 +96,7 @@ check_run("a cache smaller than a token needs", run("plan", TINY, *MACHINE, "--c
 
 # ---- measuring keeps to --ram ---------------------------------------------------------------------
 check_run("experts to measure kernels with do not fit", run("bench", TINY, "--only", "gemv", "--ram", "40MiB"), 4, b"",
-          r"^sluice: --ram: .*\(gemv\) are measured in 69.6 MiB at the least, and there is room for 40 MiB.*--only$")
+          r"^sluice: --ram: .*\(gemv\) needs at least 69.6 MiB; there is 40 MiB.*--only$")
 instrumented = re.search("lib[at]san", subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout)
 for command, (limit, process) in measuring.items():
     text = process.stderr.read()

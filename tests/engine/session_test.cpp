@@ -299,15 +299,16 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(live.misses > 0);
 }
 
-TEST_CASE("one session at a time, options are resolved and told") {
+TEST_CASE("one session at a time, options stay, settings tell what is used") {
     auto engine = test::load_engine(small_chunks(0));
     {
         auto session = test::open_session(*engine);
         CHECK(engine->session().error().code == Code::usage);
     }
     CHECK(engine->session());
-    CHECK(engine->options().chunk > 0);
-    CHECK(engine->options().cache_slots == 512u);
+    CHECK(engine->options().cache_slots == std::nullopt);
+    CHECK(engine->settings().chunk > 0);
+    CHECK(engine->settings().cache_slots == 512);
     CHECK(!engine->placement().empty());
     CHECK(engine->expert_bytes() == 3 * 64 * 256 / 2 + 3 * 64 * 256 / 32);
 }

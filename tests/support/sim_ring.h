@@ -16,9 +16,12 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <random>
+#include <set>
 #include <vector>
 
+#include "io/memory.h"
 #include "io/ring/ring.h"
 
 namespace sluice {
@@ -41,6 +44,11 @@ class SimEngine final : public RingEngine {
     void script(std::vector<int64_t> results) {
         script_.insert(script_.end(), results.begin(), results.end());
     }
+    // `drive` is made of such blocks, as a disk of 4096-byte sectors is: a read of anything else
+    // fails with EINVAL, and none stops inside a block but at the end of the file.
+    void set_block(uint32_t drive, uint32_t bytes) { blocks_[drive] = bytes; }
+    // From now on every read of `drive` fails with EIO.
+    void fail(uint32_t drive) { failed_.insert(drive); }
     const std::vector<Raw>& submitted() const { return submitted_; }  // all of them, in order
 
     const char* name() const override { return "simulated"; }
@@ -72,6 +80,12 @@ class SimEngine final : public RingEngine {
     }
     size_t below(size_t limit) { return random_() % limit; }
 
+    static bool made_of_blocks(const Raw& read, uint64_t block) {
+        const auto to = reinterpret_cast<uintptr_t>(read.to);
+        return read.offset % block == 0 && read.length % block == 0 &&
+               to % std::min<uint64_t>(block, page_size) == 0;
+    }
+
     int64_t complete(const Raw& read) {
         int64_t limit = read.length;
         if (!script_.empty()) {
@@ -84,8 +98,14 @@ class SimEngine final : public RingEngine {
         } else if (chance(faults_.short_read)) {
             limit = static_cast<int64_t>(1 + below(read.length));
         }
+        if (const auto found = blocks_.find(read.drive); found != blocks_.end()) {
+            const int64_t block = found->second;
+            if (!made_of_blocks(read, found->second)) return -EINVAL;
+            if (limit > 0) limit = std::max(block, limit / block * block);
+        }
         const bool bad =
-            read.offset < faults_.bad_end && read.offset + read.length > faults_.bad_begin;
+            failed_.contains(read.drive) ||
+            (read.offset < faults_.bad_end && read.offset + read.length > faults_.bad_begin);
         if (bad && limit >= 0) limit = -EIO;
         int64_t got = 0;
         if (limit > 0) {
@@ -101,6 +121,8 @@ class SimEngine final : public RingEngine {
     std::mt19937_64 random_;
     SimFaults faults_;
     std::deque<int64_t> script_;
+    std::map<uint32_t, uint32_t> blocks_;  // by drive
+    std::set<uint32_t> failed_;            // drives
     std::vector<Raw> in_flight_, submitted_;
 };
 

@@ -37,12 +37,12 @@ AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> 
       end_tokens_(end_tokens.begin(), end_tokens.end()) {}
 
 AnswerStream::Piece AnswerStream::push(int32_t token) {
-    tokens_++;
+    ++tokens_;
     if (std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end()) {
         ended_ = true;
         return {};
     }
-    if (parser_.in_reasoning()) reasoning_tokens_++;
+    if (parser_.in_reasoning()) ++reasoning_tokens_;
     auto parsed = parser_.push(token);
     Piece piece{std::move(parsed.reasoning), stops_.push(parsed.content)};
     if (stops_.stopped()) {

@@ -1,5 +1,5 @@
-// From generated tokens to what a person may see: reasoning and content apart, whole characters,
-// nothing of a stop string, and the reason why the answer ends.
+// Turns generated tokens into the text that is shown: reasoning apart from content, complete
+// characters only, no part of a stop string; and finds out when and why the answer ends.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct StreamOptions {
     int32_t loop_guard = 0;
 };
 
-// Stop strings are looked for in the content, not in the reasoning. An end token ends the answer
+// Stop strings are searched for in the content, not in the reasoning. An end token ends the answer
 // and is counted, but has no text.
 class AnswerStream {
  public:
@@ -38,7 +38,7 @@ class AnswerStream {
     };
     // Requires !ended().
     Piece push(int32_t token);
-    // Once, at the end, for whatever reason: the text held back.
+    // The text held back so far. Call it once, when the answer ends for whatever reason.
     Piece finish();
 
     bool ended() const { return ended_; }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds files_every{1};
 
-// The loop of one answer, and what it has so far.
+// The generation loop, with the answer so far.
 class Generation {
  public:
     Generation(TokenSource& source, AnswerStream stream, const GenerateOptions& options,
@@ -51,7 +51,7 @@ class Generation {
  private:
     bool cancelled() const { return options_.cancel && *options_.cancel; }
 
-    // The token after `ids`. A greedy choice that nothing changes needs no logits here.
+    // The token that follows `ids`. A plain greedy choice needs no logits on the host.
     Result<int32_t> next(std::span<const int32_t> ids) {
         const SamplerOptions& s = options_.sampler;
         if (s.temperature == 0 && s.repetition_penalty == 1 && s.top_k == 0) {
@@ -69,15 +69,15 @@ class Generation {
         if (!sink_(piece)) interrupt_ = true;
     }
 
-    // A long answer is not made to its end of files that are no longer those it began with.
-    Result<void> look_at_files() {
+    // Stops a long answer soon after a checkpoint file changes, instead of at its end.
+    Result<void> check_files() {
         const auto now = Clock::now();
-        if (now - files_seen_ < files_every) return {};
-        files_seen_ = now;
+        if (now - files_checked_ < files_every) return {};
+        files_checked_ = now;
         return source_.files_unchanged();
     }
 
-    // Takes `token` and those after it, until the answer ends.
+    // Adds `token` and the tokens after it to the answer, until it ends.
     void decode(int32_t token) {
         while (true) {
             tokens_.push_back(token);
@@ -88,7 +88,7 @@ class Generation {
             bool enough = options_.predict >= 0 &&
                           stream_.tokens() >= static_cast<uint64_t>(options_.predict);
             if (full || enough) return end(Finish::length);
-            if (auto same = look_at_files(); !same) return fail_with(same.error());
+            if (auto same = check_files(); !same) return fail_with(same.error());
             auto following = next(std::span<const int32_t>(&token, 1));
             if (!following) return fail_with(following.error());
             token = *following;
@@ -106,7 +106,7 @@ class Generation {
     void close() {
         auto rest = stream_.finish();
         answer_.unclosed = stream_.unclosed();
-        // Text that was shown as a thought and turned out to be the answer is the content.
+        // Reasoning that never ended was the answer after all: its text becomes the content.
         if (answer_.unclosed) answer_.reasoning.clear();
         show(std::move(rest));
         answer_.completion_tokens = stream_.tokens();
@@ -121,7 +121,7 @@ class Generation {
     std::vector<int32_t> tokens_;
     Answer answer_;
     bool interrupt_ = false;
-    Clock::time_point files_seen_ = Clock::now();
+    Clock::time_point files_checked_ = Clock::now();
 };
 
 }  // namespace
@@ -132,10 +132,10 @@ Result<void> check_room(size_t prompt, int64_t predict, int32_t context) {
         return fail(Code::usage,
                     cat("the prompt has ", prompt, " tokens and the context ", context, ": ", why));
     };
-    if (used >= context) return refuse("no room for an answer; raise -c or shorten it");
+    if (used >= context) return refuse("no room for an answer; raise -c or shorten the prompt");
     if (predict <= context - used) return {};
-    return refuse(cat("no room for the ", predict, " of -n; raise -c, or lower -n to ",
-                      context - used, " (-1: what there is room for)"));
+    return refuse(cat("no room for ", predict, " more (-n); raise -c, or lower -n to ",
+                      context - used, " (-1: as many as fit)"));
 }
 
 Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,

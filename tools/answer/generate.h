@@ -1,4 +1,4 @@
-// One answer: prompt in, tokens out, until something ends it.
+// Generates one answer: feeds the prompt, then samples tokens until something ends the answer.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,19 @@
 
 namespace sluice {
 
-// What generate() needs of a session; tests script it.
+// What generate() needs from a session. Tests replace it with a scripted source.
 class TokenSource {
  public:
     virtual ~TokenSource() = default;
-    // Makes the source hold ids but the last where it can; how many are already there.
+    // Keeps the longest prefix of `ids` (without the last one) that the source already holds;
+    // returns its length.
     virtual Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids) = 0;
     virtual Result<std::span<const float>> feed(std::span<const int32_t> ids) = 0;
-    // The id that a greedy sampler takes from those logits.
+    // As feed(), but returns the id that a greedy sampler would choose.
     virtual Result<int32_t> feed_best(std::span<const int32_t> ids) = 0;
     virtual RunStats stats() const = 0;
-    // Asked when the answer is there.
+    // Error when a checkpoint file has changed since it was opened. Called every second and when
+    // the answer is complete.
     virtual Result<void> files_unchanged() const { return {}; }
 };
 
@@ -51,7 +53,7 @@ class SessionSource : public TokenSource {
 struct GenerateOptions {
     StreamOptions stream;
     SamplerOptions sampler;
-    int64_t predict = -1;  // tokens; -1: no limit but the context
+    int64_t predict = -1;  // maximum tokens to generate; -1: limited by the context only
     int32_t context = 0;   // tokens the session can hold
     const std::atomic<bool>* cancel = nullptr;
 };
@@ -60,24 +62,25 @@ struct Answer {
     std::string text, reasoning;
     Finish finish = Finish::stop;
     std::optional<Error> error;  // with Finish::error
-    bool unclosed = false;       // the thought never ended: its text is the content
+    bool unclosed = false;       // the reasoning never ended: its text is the content
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
-    double prompt_s = 0, decode_s = 0;  // decode: all tokens but the first
-    RunStats prompt, decode;            // what each part did
+    double prompt_s = 0, decode_s = 0;  // decode: all tokens except the first
+    RunStats prompt, decode;            // the counters of each part
     uint64_t decoded() const { return completion_tokens > 0 ? completion_tokens - 1 : 0; }
 };
 
-// Told each piece as it comes; false ends the answer as interrupted (its reader is gone).
+// Receives each piece as it is generated. Returning false (its reader is gone) ends the answer as
+// interrupted.
 using PieceSink = std::function<bool(const AnswerStream::Piece&)>;
 
-// usage, with the numbers: a prompt of so many tokens leaves no room in the context, or none for an
-// answer of `predict` tokens (-1: any length).
+// Error (usage), with the numbers, when a prompt of `prompt` tokens leaves no room in the context
+// for an answer, or not enough for `predict` tokens (-1: any length is enough).
 Result<void> check_room(size_t prompt, int64_t predict, int32_t context);
 
-// Errors before the first token are the Result's (a prompt that leaves no room in the context is
-// usage, with both numbers); later ones end the answer with Finish::error and keep its text.
-// Reaching the context ends with Finish::length,
-// whatever `predict` says: who wants all of it asks check_room() first.
+// Errors before the first token are returned as the Result's error (a prompt that leaves no room in
+// the context: usage, with both numbers). Later errors end the answer with Finish::error and keep
+// its text. A full context ends the answer with Finish::length even if `predict` allows more: call
+// check_room() first to make sure that `predict` tokens fit.
 Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
                         std::span<const int32_t> end_tokens, std::span<const int32_t> prompt,
                         const GenerateOptions& options, const PieceSink& sink);

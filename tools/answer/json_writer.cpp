@@ -1,8 +1,8 @@
 #include "tools/answer/json_writer.h"
 
 #include <cmath>
-#include <cstdio>
 
+#include "io/format.h"
 #include "io/json.h"
 
 namespace sluice {
@@ -52,9 +52,7 @@ JsonWriter& JsonWriter::value(std::string_view text) {
 
 JsonWriter& JsonWriter::value(double number) {
     if (!std::isfinite(number)) return null();
-    char text[40];
-    std::snprintf(text, sizeof text, "%.9g", number);
-    return raw(text);
+    return raw(formatted("{:.9g}", number));
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Writes JSON text, one value after the other; commas and quotes are its business.
+// Writes JSON text value by value; adds commas and quotes where they are needed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sluice {
 //     JsonWriter json;
 //     json.begin_object().member("text", "hi").member("n", 3).end_object();
 //     json.text();  // {"text":"hi","n":3}
-// Strings: invalid UTF-8 becomes U+FFFD. Numbers that are not finite become null.
+// Invalid UTF-8 in strings becomes U+FFFD; non-finite numbers become null.
 class JsonWriter {
  public:
     JsonWriter& begin_object();

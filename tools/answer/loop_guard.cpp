@@ -7,7 +7,7 @@ bool LoopGuard::push(int32_t token) {
     seen_.push_back(token);
     int64_t last = static_cast<int64_t>(seen_.size()) - 1;
     bool loop = false;
-    for (int64_t period = 1; period < static_cast<int64_t>(runs_.size()); period++) {
+    for (int64_t period = 1; period < static_cast<int64_t>(runs_.size()); ++period) {
         bool same = period <= last && seen_[last - period] == token;
         runs_[period] = same ? runs_[period] + 1 : 0;
         loop = loop || runs_[period] + period >= tokens_;

@@ -54,7 +54,7 @@ Result<std::vector<Message>> parse_messages(std::string_view where, std::string_
         return fail(Code::usage, cat(where, ": expected a list of messages"));
     }
     std::vector<Message> out;
-    for (size_t i = 0; i < list.size(); i++) {
+    for (size_t i = 0; i < list.size(); ++i) {
         auto message = parse_message(list.at(i));
         if (!message) {
             return fail(Code::usage, cat(where, ": message ", i, ": ", message.error().message));

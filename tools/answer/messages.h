@@ -11,8 +11,8 @@
 namespace sluice {
 
 const char* role_name(Role role);  // "user"
-// The list itself, or an object with a member "messages". An error (usage) names `where` and the
-// message's number.
+// `text` is the list itself, or an object with a member "messages". An error (usage) names `where`
+// and the number of the message.
 Result<std::vector<Message>> parse_messages(std::string_view where, std::string_view text);
 std::string messages_json(const std::vector<Message>& messages);
 

@@ -9,6 +9,7 @@
 #include "io/checkpoint/model_folder.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "io/format.h"
 #include "io/json.h"
 #include "io/path_access.h"
 #include "io/ring/ring_paced.h"
@@ -34,7 +35,7 @@ void drop_line_ends(std::string& text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
 }
 
-// What generation_config.json says of sampling.
+// The sampling of the folder's generation_config.json.
 Result<SamplerOptions> read_sampling(const ModelFolder& folder) {
     constexpr const char* name = "generation_config.json";
     const auto path = folder.path / name;
@@ -48,7 +49,7 @@ Result<SamplerOptions> read_sampling(const ModelFolder& folder) {
                                           "; ", fetch_advice(folder, files)));
 }
 
-void tell_placement(const Engine& engine, bool notes) {
+void print_placement(const Engine& engine, bool notes) {
     std::fprintf(stderr, "%s; %s\n", engine.device_name().c_str(), engine.io_name().c_str());
     for (const auto& line : engine.placement()) {
         std::fprintf(stderr, "  %-5s %10s  %s\n", line.device.c_str(),
@@ -58,7 +59,7 @@ void tell_placement(const Engine& engine, bool notes) {
     for (const auto& note : engine.notes()) std::fprintf(stderr, "  %s\n", note.c_str());
 }
 
-// "name" of org/name in the Hugging Face cache, else the folder's.
+// "name" of a repository org/name in the Hugging Face cache, otherwise the name of the folder.
 std::string model_name(const ModelFolder& folder) {
     size_t slash = folder.repository.rfind('/');
     if (slash != std::string::npos) return folder.repository.substr(slash + 1);
@@ -67,7 +68,7 @@ std::string model_name(const ModelFolder& folder) {
     return path.filename().string();
 }
 
-// The field as a number in range, or `otherwise` when it is absent or null.
+// The field's value, checked against `range`, or `otherwise` when it is absent or null.
 Result<double> default_of(const Json& config, const char* name, double otherwise,
                           const RealRange& range) {
     Json value = config[name];
@@ -76,7 +77,7 @@ Result<double> default_of(const Json& config, const char* name, double otherwise
     if (!number) return number;
     if (!range.holds(*number)) {
         return fail(Code::corrupt,
-                    cat(name, " is ", number_text(*number), ", not in ", range.text()));
+                    cat(name, " is ", number_text(*number), ", must be in ", range.text()));
     }
     return *number;
 }
@@ -88,8 +89,8 @@ Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     auto config = Json::parse(generation_config.empty() ? "{}" : generation_config);
     if (!config) return tl::unexpected(config.error());
     auto greedy = (*config)["do_sample"].boolean();
-    double card = greedy && !*greedy ? 0.0 : 1.0;
-    auto temperature = default_of(*config, "temperature", card, {0, infinity, false, true});
+    const double usual = greedy && !*greedy ? 0.0 : 1.0;  // 1.0 and 0.95: the model card's
+    auto temperature = default_of(*config, "temperature", usual, {0, infinity, false, true});
     auto top_p = default_of(*config, "top_p", 0.95, {0, 1, true, false});
     auto min_p = default_of(*config, "min_p", 0, {0, 1, false, true});
     auto top_k = default_of(*config, "top_k", 0, {0, 2147483647.0});
@@ -97,7 +98,7 @@ Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     for (const auto* value : {&temperature, &top_p, &min_p, &top_k, &penalty}) {
         if (!*value) return tl::unexpected(value->error());
     }
-    if (card == 0.0) temperature = 0.0;
+    if (usual == 0.0) temperature = 0.0;
     SamplerOptions out;
     out.temperature = *temperature;
     out.top_p = *top_p;
@@ -108,18 +109,19 @@ Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     return out;
 }
 
-std::function<void(double seconds)> tell_measuring(const Options& options, const Terminal& terminal,
-                                                   StatusLine& status) {
+std::function<void(double seconds)> measuring_notice(const Options& options,
+                                                     const Terminal& terminal, StatusLine& status) {
     if (options.quiet) return {};
     return [&status, line = !terminal.stderr_tty](double seconds) {
-        const std::string text = cat("measuring how experts are best read, for about ",
+        const std::string text = cat("measuring the fastest way to read experts, for about ",
                                      static_cast<int64_t>(std::ceil(seconds)), " s");
         if (line) std::fprintf(stderr, "%s\n", text.c_str());
         status.show(text);
     };
 }
 
-Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool tell) {
+Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
+                            bool report_placement) {
     ModelRun run;
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
     if (!folder) return tl::unexpected(folder.error());
@@ -134,11 +136,11 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
         status.show(cat("loading ", size_text(done), " of ", size_text(all)));
     };
     EngineOptions wanted = options.engine;
-    wanted.measuring = tell_measuring(options, terminal, status);
+    wanted.measuring = measuring_notice(options, terminal, status);
     auto engine = Engine::load(wanted, progress, cancel_flag());
     status.erase();
     if (!engine) return tl::unexpected(engine.error());
-    run.whole = std::make_unique<MustFinish>();
+    run.must_finish = std::make_unique<MustFinish>();
     run.engine = std::move(*engine);
     auto session = run.engine->session();
     if (!session) return tl::unexpected(session.error());
@@ -150,22 +152,22 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.facts.io_name = run.engine->io_name();
     run.facts.load = run.engine->load_facts();
     run.facts.pace = paces_text(options.engine.paces);
-    run.facts.context = run.engine->options().context;
+    run.facts.context = run.engine->settings().context;
     run.facts.expert_bytes = run.engine->expert_bytes();
     run.facts.end_tokens = run.engine->config().end_tokens;
     apply_options(run, options);
-    const bool noted = options.stats || (tell && options.verbose);
+    const bool noted = options.stats || (report_placement && options.verbose);
     if (tune && !options.quiet && !noted) {
         std::fprintf(stderr, "%s\n", run.facts.load.reads.c_str());
     }
-    if (tell && !options.quiet) tell_placement(*run.engine, options.verbose);
+    if (report_placement && !options.quiet) print_placement(*run.engine, options.verbose);
     if (options.verbose) {
         const SamplerOptions& s = run.sampler;
-        std::fprintf(stderr,
-                     "sampling: temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g, "
-                     "seed %llu\n",
-                     s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty,
-                     static_cast<unsigned long long>(s.seed));
+        const std::string text = formatted(
+            "sampling: temperature {:g}, top-k {}, top-p {:g}, min-p {:g}, repeat penalty {:g}, "
+            "seed {}\n",
+            s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty, s.seed);
+        std::fputs(text.c_str(), stderr);
     }
     return run;
 }
@@ -216,7 +218,8 @@ Result<std::string> user_prompt(const Options& options, const Terminal& terminal
         prompt += *input;
     }
     if (prompt.empty()) {
-        return fail(Code::usage, "the prompt is empty: give -p TEXT, -f FILE or standard input");
+        return fail(Code::usage,
+                    "the prompt is empty: pass -p TEXT, -f FILE or text on standard input");
     }
     return prompt;
 }

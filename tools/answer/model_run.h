@@ -1,4 +1,5 @@
-// From options to a loaded model, and what every command that runs one needs besides.
+// Loads the model that the options name, and provides what every command that runs a model needs:
+// sampling, prompts, messages while it loads.
 #pragma once
 
 #include <functional>
@@ -24,32 +25,34 @@ struct ModelRun {
     SamplerOptions sampler;
     StreamOptions stream;
     PromptOptions prompt;
-    // From the load on; gone before the engine is taken apart, which waits for reads in flight.
-    std::unique_ptr<MustFinish> whole;
+    // Held from the load on. Declared last: released before the engine is destroyed, which waits
+    // for reads in flight.
+    std::unique_ptr<MustFinish> must_finish;
 };
 
-// Loads with a progress line on a terminal, and prepares a session that Ctrl-C can stop. `tell`:
-// print what is where on stderr, and the notes.
-Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool tell);
+// Loads the model, with a progress line on a terminal, and prepares a session that Ctrl-C stops.
+// `report_placement`: print memory placement (and with --verbose the engine's notes) on stderr.
+Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
+                            bool report_placement);
 
-// Says on stderr, in a line of its own or on `status`, that reads are measured at length, and for
-// how long; nothing with --quiet. `status` outlives what is returned.
-std::function<void(double seconds)> tell_measuring(const Options& options, const Terminal& terminal,
-                                                   StatusLine& status);
+// Returns what the engine calls before it measures reads for several seconds: it says so on stderr,
+// on a line of its own or in `status`. Empty with --quiet. `status` must outlive the result.
+std::function<void(double seconds)> measuring_notice(const Options& options,
+                                                     const Terminal& terminal, StatusLine& status);
 
-// The model's own sampling: temperature, top_k, top_p, min_p and repetition_penalty of
-// generation_config.json's text where given ("do_sample": false is temperature 0), else the card's
-// 1.0 and 0.95; a drawn seed. A value out of range is corrupt, by name; the file is the caller's to
-// name.
+// The model's own sampling: temperature, top_k, top_p, min_p and repetition_penalty from the text
+// of generation_config.json ("do_sample": false means temperature 0); where it has none, the model
+// card's temperature 1.0 and top_p 0.95. The seed is random. Error (corrupt) names the field that
+// is out of range; the caller adds the file's name.
 Result<SamplerOptions> model_sampling(const std::string& generation_config);
 
-// Takes over what options say about mode, stops and sampling, where they say something.
+// Overrides mode, stop strings and sampling with those that the options set.
 void apply_options(ModelRun& run, const Options& options);
 
-// --system-prompt or its file; empty when none.
+// The text of --system-prompt or --system-prompt-file; empty without either.
 Result<std::string> system_message(const Options& options);
-// -p or -f, and standard input where it is a file or a pipe: appended to the prompt after a line
-// feed. Line ends at the end of files and input are dropped. Nothing at all is a usage error.
+// The text of -p or -f, followed, if standard input is a file or a pipe, by a line feed and its
+// content. Line ends at the end of files and input are dropped. No prompt at all is a usage error.
 Result<std::string> user_prompt(const Options& options, const Terminal& terminal);
 
 GenerateOptions generate_options(const ModelRun& run, const Options& options);

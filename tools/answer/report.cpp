@@ -1,23 +1,21 @@
 #include "tools/answer/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
 
 namespace {
 
-std::string fixed(double value, int digits) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%.*f", digits, value);
-    return text;
+std::string percent(double part, double whole) {
+    return whole > 0 ? formatted("{:.1f} %", 100 * part / whole) : std::string("none");
 }
 
-std::string percent(double part, double whole) {
-    return whole > 0 ? fixed(100 * part / whole, 1) + " %" : std::string("none");
+std::string percent(uint64_t part, uint64_t whole) {
+    return percent(static_cast<double>(part), static_cast<double>(whole));
 }
 
 double ring_rate(const RunStats& stats) {
@@ -28,18 +26,18 @@ uint64_t fed_tokens(const Answer& answer) {
     return answer.prompt_tokens - answer.cached_tokens;
 }
 
-// "limit     drive 1.00, link 0.00, cpu 2.10, gpu 0.00 ms a token: 476.19 tok/s, 80.0 % reached"
+// "limit     drive 1.00, link 0.00, cpu 2.10, gpu 0.00 ms per token: 476.19 tok/s, 80.0 % reached"
 std::string limit_line(const char* head, const Limit& limit) {
-    const auto ms = [](const char* name, double seconds) {
-        return cat(name, " ", fixed(1e3 * seconds, 2));
-    };
-    return cat(head, ms("drive", limit.drive_s), ", ", ms("link", limit.link_s), ", ",
-               ms("cpu", limit.cpu_s), ", ", ms("gpu", limit.gpu_s),
-               " ms a token: ", fixed(limit.tok_s, 2), " tok/s, ", fixed(100 * limit.share, 1),
-               " % reached", limit.tok_s > 0 ? cat(", ", limit.binds, " binds") : "", "\n");
+    std::string out = formatted(
+        "{}drive {:.2f}, link {:.2f}, cpu {:.2f}, gpu {:.2f} ms per token: {:.2f} tok/s, {:.1f} % "
+        "reached",
+        head, 1e3 * limit.drive_s, 1e3 * limit.link_s, 1e3 * limit.cpu_s, 1e3 * limit.gpu_s,
+        limit.tok_s, 100 * limit.share);
+    if (limit.tok_s > 0) out += cat("; bottleneck: ", limit.binds);
+    return out + "\n";
 }
 
-const char* state_name(DriveStats::State state) {
+const char* state_name(DriveStats::State state) {  // as in JSON
     switch (state) {
         case DriveStats::State::in_use:
             return "in use";
@@ -49,6 +47,10 @@ const char* state_name(DriveStats::State state) {
             return "left out";
     }
     return "";
+}
+
+const char* state_text(DriveStats::State state) {
+    return state == DriveStats::State::left_out ? "no longer used" : state_name(state);
 }
 
 double drive_rate(const DriveStats& drive) {
@@ -62,13 +64,13 @@ uint64_t expert_bytes(const std::vector<DriveStats>& drives) {
 }
 
 std::string drive_lines(const std::vector<DriveStats>& drives) {
-    const auto all = static_cast<double>(expert_bytes(drives));
+    const uint64_t all = expert_bytes(drives);
     std::string out;
     for (const DriveStats& drive : drives) {
-        out += cat("drive     ", drive.folder, ": ", size_text(drive.bytes), ", ",
-                   fixed(drive_rate(drive) / 1e9, 3), " GB/s while busy, ",
-                   percent(static_cast<double>(drive.expert_bytes), all), " of expert bytes; ",
-                   state_name(drive.state), drive.cause.empty() ? "" : ": ", drive.cause, "\n");
+        out += formatted("drive     {}: {}, {:.3f} GB/s while busy, {} of expert bytes; {}{}{}\n",
+                         drive.folder, size_text(drive.bytes), drive_rate(drive) / 1e9,
+                         percent(drive.expert_bytes, all), state_text(drive.state),
+                         drive.cause.empty() ? "" : ": ", drive.cause);
     }
     return out;
 }
@@ -150,19 +152,16 @@ std::string speed_line(const Answer& answer, const RunFacts& facts) {
     double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
     Limit limit = limit_of(run, answer.decoded(), answer.decode_s);
     std::string line = cat(answer.completion_tokens, " tokens");
-    if (speed > 0) line += cat(", ", fixed(speed, 2), " tok/s");
+    if (speed > 0) line += formatted(", {:.2f} tok/s", speed);
     if (limit.tok_s > 0) {
-        line += cat(" (", fixed(100 * limit.share, 0), " % of ", fixed(limit.tok_s, 2), ", ",
-                    limit.binds, " binds)");
+        line += formatted(" ({:.0f} % of {:.2f}; bottleneck: {})", 100 * limit.share, limit.tok_s,
+                          limit.binds);
     }
     const uint64_t fed = fed_tokens(answer);
-    line += cat("; prompt ", fed, " tokens, ",
-                fixed(rate(static_cast<double>(fed), answer.prompt_s), 1), " tok/s");
+    line += formatted("; prompt {} tokens, {:.1f} tok/s", fed,
+                      rate(static_cast<double>(fed), answer.prompt_s));
     const CacheStats& cache = run.cache;
-    if (cache.asked > 0) {
-        line += cat("; hits ",
-                    percent(static_cast<double>(cache.hits), static_cast<double>(cache.asked)));
-    }
+    if (cache.asked > 0) line += cat("; cache hits ", percent(cache.hits, cache.asked));
     line += cat("; read ", size_text(answer.prompt.ring.bytes + run.ring.bytes));
     if (cache.prefetch_started > 0) {
         line +=
@@ -180,13 +179,62 @@ namespace {
 
 std::string load_text(const LoadFacts& load) {
     const double speed = rate(static_cast<double>(load.bytes), load.seconds);
-    std::string out = cat("load      ", size_text(load.bytes), " of dense weights in ",
-                          fixed(load.seconds, 3), " s, ", fixed(speed / 1e9, 3), " GB/s");
+    std::string out = formatted("load      {} of dense weights in {:.3f} s, {:.3f} GB/s",
+                                size_text(load.bytes), load.seconds, speed / 1e9);
     if (load.drive_bytes_s > 0) {
-        out += cat(", ", fixed(100 * load_share(load), 1), " % of the drive's ",
-                   fixed(load.drive_bytes_s / 1e9, 3));
+        out += formatted(", {:.1f} % of the drive's {:.3f}", 100 * load_share(load),
+                         load.drive_bytes_s / 1e9);
     }
     return cat(out, "\n", load.reads.empty() ? "" : cat(load.reads, "\n"));
+}
+
+std::string run_text(const Answer& answer, const RunFacts& facts) {
+    std::string ends;
+    for (int32_t id : facts.end_tokens) ends += cat(ends.empty() ? "" : " ", id);
+    std::string out = formatted("model     {}, {}, {}, loaded in {:.2f} s\n", facts.model,
+                                facts.device, facts.io_name, facts.load_s);
+    out += load_text(facts.load);
+    out += formatted("context   {} of {} tokens; mode {}; seed {}; end tokens {}\n",
+                     answer.prompt_tokens + answer.completion_tokens, facts.context, facts.mode,
+                     facts.seed, ends);
+    out += formatted("prompt    {} tokens ({} reused), {:.3f} s\n", answer.prompt_tokens,
+                     answer.cached_tokens, answer.prompt_s);
+    out += formatted("answer    {} tokens ({} reasoning), {:.3f} s, ended by {}\n",
+                     answer.completion_tokens, answer.reasoning_tokens, answer.decode_s,
+                     finish_name(answer.finish));
+    out += limit_line("limit     ", limit_of(answer.decode, answer.decoded(), answer.decode_s));
+    out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
+    return out;
+}
+
+std::string cache_text(const CacheStats& cache) {
+    return formatted(
+        "experts   {} requested, {} hits, {} evictions\n"
+        "  prompt  {} requested, {} hits, {} chunks in groups, {} read ahead, {} of them dropped\n",
+        cache.asked, percent(cache.hits, cache.asked), cache.evictions, cache.prompt_asked,
+        percent(cache.prompt_hits, cache.prompt_asked), cache.chunks_grouped, cache.ahead_started,
+        cache.ahead_dropped);
+}
+
+std::string vram_text(const RunStats& all) {
+    const CacheStats& vram = all.vram;
+    if (vram.asked + vram.prompt_asked == 0) return "";
+    return formatted("vram      {} requested, {} hits, {} evictions; peak {}\n", vram.asked,
+                     percent(vram.hits, vram.asked), vram.evictions,
+                     size_text(all.device.memory_peak));
+}
+
+std::string device_text(const RunStats& all) {
+    const auto& device = all.device;
+    if (device.launches == 0) return "";
+    const auto passes =
+        static_cast<double>(std::max<uint64_t>(1, all.decode_tokens + (all.prompt_tokens > 0)));
+    const auto per_pass = [&](uint64_t count) { return static_cast<double>(count) / passes; };
+    return formatted(
+        "gpu       per pass: {:.1f} launches ({:.1f} of CUDA graphs), {:.1f} copies to the host, "
+        "{:.1f} waits; uploaded {} in {:.3f} s\n",
+        per_pass(device.launches), per_pass(device.graphs), per_pass(device.downloads),
+        per_pass(device.waits), size_text(device.upload_bytes), device.upload_s);
 }
 
 }  // namespace
@@ -194,55 +242,18 @@ std::string load_text(const LoadFacts& load) {
 std::string stats_block(const Answer& answer, const RunFacts& facts) {
     RunStats all = answer.prompt + answer.decode;
     const CacheStats& cache = all.cache;
-    Limit limit = limit_of(answer.decode, answer.decoded(), answer.decode_s);
-    auto share = [](uint64_t part, uint64_t whole) {
-        return percent(static_cast<double>(part), static_cast<double>(whole));
-    };
-    std::string ends;
-    for (int32_t id : facts.end_tokens) ends += cat(ends.empty() ? "" : " ", id);
-    std::string out;
-    out += cat("model     ", facts.model, ", ", facts.device, ", ", facts.io_name, ", loaded in ",
-               fixed(facts.load_s, 2), " s\n");
-    out += load_text(facts.load);
-    out += cat("context   ", answer.prompt_tokens + answer.completion_tokens, " of ", facts.context,
-               " tokens; mode ", facts.mode, "; seed ", facts.seed, "; end tokens ", ends, "\n");
-    out += cat("prompt    ", answer.prompt_tokens, " tokens (", answer.cached_tokens, " kept), ",
-               fixed(answer.prompt_s, 3), " s\n");
-    out += cat("answer    ", answer.completion_tokens, " tokens (", answer.reasoning_tokens,
-               " reasoning), ", fixed(answer.decode_s, 3), " s, ended by ",
-               finish_name(answer.finish), "\n");
-    out += limit_line("limit     ", limit);
-    out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
-    out += cat("experts   ", cache.asked, " asked, ", share(cache.hits, cache.asked), " hits, ",
-               cache.evictions, " evictions; prompts ", cache.prompt_asked, " asked, ",
-               share(cache.prompt_hits, cache.prompt_asked), " hits, ", cache.chunks_grouped,
-               " chunks in groups, ", cache.ahead_started, " read ahead, ", cache.ahead_dropped,
-               " of them dropped\n");
-    if (all.vram.asked + all.vram.prompt_asked > 0) {
-        const CacheStats& vram = all.vram;
-        out += cat("vram      ", vram.asked, " asked, ", share(vram.hits, vram.asked), " hits, ",
-                   vram.evictions, " evictions; peak ", size_text(all.device.memory_peak), "\n");
-    }
+    std::string out = run_text(answer, facts) + cache_text(cache) + vram_text(all);
     if (all.cpu.asked > 0) out += cat("cpu       ", cpu_experts_text(all.cpu), "\n");
-    if (all.device.launches > 0) {
-        const double tokens =
-            static_cast<double>(std::max<uint64_t>(1, all.decode_tokens + (all.prompt_tokens > 0)));
-        out += cat("device    ", fixed(static_cast<double>(all.device.launches) / tokens, 1),
-                   " launches (", fixed(static_cast<double>(all.device.graphs) / tokens, 1),
-                   " of graphs), ", fixed(static_cast<double>(all.device.downloads) / tokens, 1),
-                   " trips to the host, ", fixed(static_cast<double>(all.device.waits) / tokens, 1),
-                   " waits a pass; uploaded ", size_text(all.device.upload_bytes), " in ",
-                   fixed(all.device.upload_s, 3), " s\n");
-    }
+    out += device_text(all);
+    out += formatted(
+        "prefetch  {} started, {} used, {} wasted; correct guesses: {}; switched off {} times\n",
+        cache.prefetch_started, cache.prefetch_used, cache.prefetch_wasted,
+        percent(cache.guesses_right, cache.guesses), cache.prefetch_switched_off);
+    out += formatted("rows      {} requested, {} hits\n", all.rows_asked,
+                     percent(all.row_hits, all.rows_asked));
     out +=
-        cat("prefetch  ", cache.prefetch_started, " started, ", cache.prefetch_used, " used, ",
-            cache.prefetch_wasted, " wasted; guesses ", share(cache.guesses_right, cache.guesses),
-            " right; switched off ", cache.prefetch_switched_off, " times\n");
-    out += cat("rows      ", all.rows_asked, " asked, ", share(all.row_hits, all.rows_asked),
-               " hits\n");
-    out += cat("read      ", size_text(all.ring.bytes), " in ", all.ring.reads, " reads, ",
-               fixed(ring_rate(all) / 1e9, 3), " GB/s while busy; waited ",
-               fixed(all.ring.wait_s, 3), " s\n");
+        formatted("read      {} in {} reads, {:.3f} GB/s while busy; waited {:.3f} s\n",
+                  size_text(all.ring.bytes), all.ring.reads, ring_rate(all) / 1e9, all.ring.wait_s);
     out += drive_lines(all.drives);
     return out;
 }
@@ -250,7 +261,7 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
 std::string cpu_experts_text(const CpuExpertStats& cpu) {
     const auto speed = [&](double expert_s) {
         if (expert_s <= 0) return std::string("not measured");
-        return fixed(static_cast<double>(cpu.expert_bytes) / expert_s / 1e9, 1) + " GB/s";
+        return formatted("{:.1f} GB/s", static_cast<double>(cpu.expert_bytes) / expert_s / 1e9);
     };
     return cat(cpu.computed, " of ", cpu.asked, " experts that were not in VRAM; CPU ",
                speed(cpu.cpu_s), ", link ", speed(cpu.link_s));

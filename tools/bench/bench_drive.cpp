@@ -25,11 +25,11 @@ constexpr uint32_t block_max = 16u << 20;
 constexpr uint32_t depth_max = 64;
 constexpr size_t shards_max = 8;
 constexpr int rounds = 5;
-constexpr int patience = 60;  // seconds that experts of a played drive may take
+constexpr int patience = 60;  // seconds that experts of a paced drive may take
 
-// Plain reads of one size at random aligned places, always `depth` of them in flight. They land all
-// over `spread` bytes of memory, as many as the engine's slots take: a block or two that stay in
-// the processor's cache would look faster than any use of the data can be.
+// Plain reads of one size at random aligned places, always `depth` of them in flight. They are
+// spread over `spread` bytes of memory, as much as the engine's slots take: one or two blocks that
+// stay in the CPU's cache would look faster than data that is used.
 class RawReads {
  public:
     RawReads(std::vector<const File*> files, std::span<std::byte> memory, size_t spread)
@@ -47,7 +47,7 @@ class RawReads {
  private:
     Result<double> run(io_uring& ring, uint32_t block, uint32_t depth, double seconds) {
         auto start = Clock::now();
-        for (uint32_t slot = 0; slot < depth; slot++) queue(ring, block, slot);
+        for (uint32_t slot = 0; slot < depth; ++slot) queue(ring, block, slot);
         uint32_t in_flight = depth;
         uint64_t bytes = 0;
         Result<double> out = 0.0;
@@ -69,7 +69,7 @@ class RawReads {
                 if (more)
                     queue(ring, block, slot);
                 else
-                    in_flight--;
+                    --in_flight;
             }
         }
         if (interrupt_requested()) return fail(Code::interrupted, "interrupted");
@@ -106,13 +106,13 @@ struct EngineReads {
     uint32_t layer() const { return static_cast<uint32_t>(model.runtime.config.top_k); }
 };
 
-// Random experts are now and then all of one drive: enough waiting that none runs dry.
+// Random experts are sometimes all on one drive: enough requests wait that no drive runs out.
 size_t slots_of(const EngineReads& reads, const EngineOptions& options) {
     const uint32_t drives = reads.map().drives();
     return reads.layer() + size_t{drives > 1 ? 4u : 2u} * options.tuning.in_flight_max * drives;
 }
 
-// What one trial of each kind reads at the least.
+// The fewest experts that one trial of each kind reads.
 size_t experts_measured(const EngineReads& reads, const EngineOptions& options) {
     return slots_of(reads, options) + reads.layer();
 }
@@ -123,21 +123,20 @@ Result<void> check_pace(const EngineReads& reads, const EngineOptions& options, 
     const double bytes_s = paced_bytes_s(options.paces, reads.model.runtime.checkpoint.drives());
     const double seconds = static_cast<double>(bytes) / bytes_s;
     if (seconds <= patience) return {};
-    return fail(Code::usage,
-                cat("--io paced: to measure, ", experts, " experts (", size_text(bytes),
-                    ") are read, which takes ", static_cast<uint64_t>(seconds), " s at ",
-                    paces_text(options.paces), ", and at most ", patience, " are waited for; ",
-                    "play a faster drive"));
+    return fail(
+        Code::usage,
+        cat("--io paced: a measurement reads ", experts, " experts (", size_text(bytes),
+            "), which takes ", static_cast<uint64_t>(seconds), " s at ", paces_text(options.paces),
+            "; the limit is ", patience, " s: choose a faster pace"));
 }
 
 Result<std::string> start_reader(EngineReads& out, const EngineOptions& options, uint64_t room) {
     const uint64_t slot = out.map().slot_bytes();
     const size_t slots = std::min<size_t>(slots_of(out, options), room / slot);
     if (slots < out.layer()) {
-        return fail(Code::no_memory,
-                    cat("--ram: reads are measured into the ", out.layer(),
-                        " experts of a layer at the least, ", size_text(out.layer() * slot),
-                        ", and there is room for ", size_text(room)));
+        return fail(Code::no_memory, cat("--ram: measuring reads needs room for the ", out.layer(),
+                                         " experts of a layer, ", size_text(out.layer() * slot),
+                                         "; there is ", size_text(room)));
     }
     auto opened = open_read_ring(out.model.runtime.checkpoint, options);
     if (!opened) return tl::unexpected(opened.error());
@@ -157,28 +156,36 @@ std::vector<const File*> largest_shards(const Checkpoint& checkpoint) {
     std::sort(files.begin(), files.end(),
               [](const File* a, const File* b) { return a->size() > b->size(); });
     files.resize(std::min(files.size(), shards_max));
-    // Small ones would force small blocks on all.
+    // A small shard would force small blocks on all of them.
     while (files.size() > 1 && files.back()->size() < files.front()->size() / 2) files.pop_back();
     return files;
 }
 
-// Of the blocks, powers of two, that the smallest of `files` (largest first) holds; 0: none.
+// The smallest block (a power of two) that suits the alignment of all `files`.
+uint32_t smallest_block(std::span<const File* const> files) {
+    uint32_t block = block_min;
+    for (const File* file : files) block = std::max(block, file->alignment());
+    return block;
+}
+
+// The largest block (a power of two) that the smallest of `files` (largest first) holds; 0: none.
 uint32_t largest_block(std::span<const File* const> files) {
     uint32_t block = block_max;
     while (block > files.back()->size()) block /= 2;
-    return block < block_min ? 0 : block;
+    return block < smallest_block(files) ? 0 : block;
 }
 
-// Memory for plain reads, as much of it as `room` leaves beside the engine's.
+// Memory for plain reads: as much as `room` leaves beside the engine's.
 Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t engine,
                                 uint64_t room) {
     const uint64_t block = largest_block(files);
     if (block == 0) return fail(Code::usage, "the shards are too small to measure a drive with");
     const uint64_t wanted = std::max(engine, depth_max * block);
     const uint64_t bytes = std::min(wanted, round_down(room - std::min(room, engine), page_size));
-    if (bytes < block_min) {
-        return fail(Code::no_memory, cat("--ram: ", size_text(engine + block_min),
-                                         " are the least to measure a drive with"));
+    const uint32_t least = smallest_block(files);
+    if (bytes < least) {
+        return fail(Code::no_memory,
+                    cat("--ram: measuring a drive needs at least ", size_text(engine + least)));
     }
     auto memory = PageBuffer::create(bytes, "drive benchmark, blocks");
     if (memory) std::memset(memory->data(), 1, memory->size());
@@ -187,7 +194,7 @@ Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t eng
 
 Result<void> measure_raw(DriveReport& report, RawReads& raw, std::span<const File* const> files,
                          uint64_t memory, double seconds) {
-    for (uint32_t block = block_min; block <= largest_block(files); block *= 2) {
+    for (uint32_t block = smallest_block(files); block <= largest_block(files); block *= 2) {
         for (uint32_t depth = 1; depth <= depth_max && uint64_t{block} * depth <= memory;
              depth *= 2) {
             auto rate = raw.measure(block, depth, seconds);
@@ -256,7 +263,7 @@ Result<DriveReport> bench_drive(const EngineOptions& options, uint64_t room, dou
         if (!done) return tl::unexpected(done.error());
     }
     std::vector<double> best, stream, layer;
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0; round < rounds; ++round) {
         Result<double> a = report.best.bytes_s;
         if (!paced) a = raw.measure(report.best.block, report.best.depth, seconds);
         auto b = a ? engine.trial->measure(0, seconds) : a;

@@ -1,10 +1,10 @@
 #include "tools/bench/bench_kernels.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 
+#include "io/format.h"
 #include "io/memory.h"
 #include "io/text.h"
 #include "tools/bench/timing.h"
@@ -31,7 +31,7 @@ class Experts {
     size_t count() const { return count_; }
     uint64_t code_bytes() const { return 3 * values_ / 2; }
 
-    // Its rows go to the slots from `slot` on.
+    // The operation for one expert; its rows go to the slots from `slot` on.
     RoutedExpert op(size_t expert, int32_t rows, int32_t slot = 0) {
         auto* codes = reinterpret_cast<uint8_t*>(codes_.data()) + expert * code_bytes();
         uint8_t* scales = scales_.data() + expert * (3 * values_ / 32);
@@ -142,9 +142,9 @@ Result<KernelBench> fit(KernelBench bench, uint64_t room) {
     const auto with_others = [](uint64_t codes) { return 2 * codes + codes / 16 + page_size; };
     if (room < with_others(two)) {
         return fail(Code::no_memory,
-                    cat("--ram: expert kernels (gemv) are measured in ",
-                        size_text(with_others(two)), " at the least, and there is room for ",
-                        size_text(room), "; raise it, or name other parts with --only"));
+                    cat("--ram: measuring expert kernels (gemv) needs at least ",
+                        size_text(with_others(two)), "; there is ", size_text(room),
+                        "; raise it, or choose other parts with --only"));
     }
     bench.memory = std::min(bench.memory, (room - page_size) / 33 * 16);
     return bench;
@@ -176,17 +176,15 @@ Result<std::vector<KernelRate>> bench_kernels(const KernelBench& bench) {
 
 std::string kernels_text(const std::vector<KernelRate>& rates) {
     std::string out =
-        "experts from memory, GB/s of FP4 codes a core, one by one and a token's at once; memcpy a "
-        "core, copied and moved\n"
-        "  isa     threads      one    token   memcpy    moved    share   batch GMAC/s a core\n";
+        "experts from memory, GB/s of FP4 codes per core: one by one, and one token's at once; "
+        "memcpy per core: bytes copied, and bytes moved\n"
+        "  isa     threads      one    token   memcpy    moved    share   batch GMAC/s per core\n";
     for (const KernelRate& r : rates) {
-        char line[128];
-        double unit = 1e9 * r.threads;
-        std::snprintf(line, sizeof line, "  %-7s %7d %8.2f %8.2f %8.2f %8.2f %7.1f %% %12.1f\n",
-                      isa_name(r.isa), r.threads, r.fp4_bytes_s / unit, r.token_bytes_s / unit,
-                      r.copy_bytes_s / unit, 2 * r.copy_bytes_s / unit, 100 * r.share(),
-                      r.batch_macs_s / unit);
-        out += line;
+        const double unit = 1e9 * r.threads;
+        out += formatted("  {:<7} {:7} {:8.2f} {:8.2f} {:8.2f} {:8.2f} {:7.1f} % {:12.1f}\n",
+                         isa_name(r.isa), r.threads, r.fp4_bytes_s / unit, r.token_bytes_s / unit,
+                         r.copy_bytes_s / unit, 2 * r.copy_bytes_s / unit, 100 * r.share(),
+                         r.batch_macs_s / unit);
     }
     return out;
 }

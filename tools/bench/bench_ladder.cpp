@@ -1,8 +1,7 @@
 #include "tools/bench/bench_ladder.h"
 
-#include <cstdio>
-
 #include "io/clock.h"
+#include "io/format.h"
 #include "tools/bench/bench_prompts.h"
 #include "tools/terminal/signals.h"
 
@@ -34,7 +33,7 @@ Result<RunStats> decode(const EngineOptions& options, int32_t tokens, double& se
     if (!best) return tl::unexpected(best.error());
     const RunStats before = (*session)->stats();
     const auto start = Clock::now();
-    for (int32_t i = 0; i < tokens; i++) {
+    for (int32_t i = 0; i < tokens; ++i) {
         const int32_t token = *best;
         best = (*session)->feed_best(std::span<const int32_t>(&token, 1));
         if (!best) return tl::unexpected(best.error());
@@ -47,7 +46,7 @@ Result<RunStats> decode(const EngineOptions& options, int32_t tokens, double& se
 
 Result<std::vector<LadderRow>> bench_ladder(const EngineOptions& options, const ModelBench& bench) {
     std::vector<LadderRow> rows;
-    double drive = 0;  // bytes a second; of the first step, where nothing hides when reads end
+    double drive = 0;  // bytes per second, of the first step: there nothing hides when reads end
     for (const Step& step : steps) {
         EngineOptions wanted = options;
         wanted.cache_slots = options.cache_slots.value_or(0);
@@ -75,18 +74,12 @@ Result<std::vector<LadderRow>> bench_ladder(const EngineOptions& options, const 
 }
 
 std::string ladder_text(const std::vector<LadderRow>& rows) {
-    std::string out = "ladder                        tok/s   MB a token  drive allows  reached\n";
+    std::string out = "ladder                        tok/s   MB/token  drive allows  reached\n";
     for (const LadderRow& r : rows) {
-        char text[256];
-        std::snprintf(text, sizeof text, "  %-26s %8.3f %10.2f %13.3f  %5.1f %%", r.name.c_str(),
-                      r.tok_s, r.bytes_token / 1e6, r.limit_tok_s,
-                      100 * rate(r.tok_s, r.limit_tok_s));
-        out += text;
+        out += formatted("  {:<26} {:8.3f} {:10.2f} {:13.3f}  {:5.1f} %", r.name, r.tok_s,
+                         r.bytes_token / 1e6, r.limit_tok_s, 100 * rate(r.tok_s, r.limit_tok_s));
         if (r.guesses_used + r.guesses_wasted > 0) {
-            std::snprintf(text, sizeof text, "  guesses: %llu used, %llu wasted",
-                          static_cast<unsigned long long>(r.guesses_used),
-                          static_cast<unsigned long long>(r.guesses_wasted));
-            out += text;
+            out += formatted("  prefetch: {} used, {} wasted", r.guesses_used, r.guesses_wasted);
         }
         out += '\n';
     }

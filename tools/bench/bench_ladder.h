@@ -1,5 +1,5 @@
-// What each step of overlap gains, on one drive: read then compute, reads beside compute, the
-// one-token path, guesses.
+// Measures what each step of overlap gains on one drive: read, then compute; reads beside compute;
+// the one-token path; prefetch.
 #pragma once
 
 #include <string>
@@ -16,12 +16,13 @@ struct LadderRow {
     std::string name;
     double tok_s = 0;
     double bytes_token = 0;   // read
-    double needed_token = 0;  // of those, what would have been read without guesses
-    double limit_tok_s = 0;   // what the drive allows for the needed bytes
+    double needed_token = 0;  // the part of those that would have been read without prefetch
+    double limit_tok_s = 0;   // speed at which the drive would deliver the needed bytes
     uint64_t guesses_used = 0, guesses_wasted = 0;
 };
 
-// Four loads of the model; without a cache unless one was asked for, so that the drive binds.
+// Loads the model four times; without a cache unless the options set one, so that the drive is the
+// bottleneck.
 Result<std::vector<LadderRow>> bench_ladder(const EngineOptions& options, const ModelBench& bench);
 std::string ladder_text(const std::vector<LadderRow>& rows);
 void write_ladder(JsonWriter& json, const std::vector<LadderRow>& rows);

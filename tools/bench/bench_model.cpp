@@ -37,7 +37,7 @@ Result<Run> run_once(Session& session, std::span<const int32_t> prompt, int32_t 
     run.prompt_s = seconds_since(start);
     RunStats before = session.stats();
     start = Clock::now();
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < count; ++i) {
         int32_t token = best_of(*logits);
         logits = session.feed(std::span<const int32_t>(&token, 1));
         if (!logits) return tl::unexpected(logits.error());
@@ -58,19 +58,19 @@ Result<ModelReport> bench_model(const EngineOptions& options, const ModelBench& 
     (*session)->set_cancel(cancel_flag());
     ModelReport report;
     report.load_s = seconds_since(start);
-    const EngineOptions& resolved = (*engine)->options();
+    const Settings& settings = (*engine)->settings();
     report.device = (*engine)->device_name();
     report.io_name = (*engine)->io_name();
     report.load = (*engine)->load_facts();
-    report.cache_slots = resolved.cache_slots.value_or(0);
-    report.ram_budget = resolved.ram;
-    report.decode_tokens = std::min(bench.decode_tokens, resolved.context / 2);
-    report.prompt_tokens = std::min(bench.prompt_tokens, resolved.context - report.decode_tokens);
+    report.cache_slots = settings.cache_slots;
+    report.ram_budget = settings.ram;
+    report.decode_tokens = std::min(bench.decode_tokens, settings.context / 2);
+    report.prompt_tokens = std::min(bench.prompt_tokens, settings.context - report.decode_tokens);
     auto prompt = random_prompt(**engine, report.prompt_tokens);
 
     std::vector<Run> runs;
     uint64_t asked = 0, hits = 0, bytes = 0;
-    for (int i = 0; i < bench.runs; i++) {
+    for (int i = 0; i < bench.runs; ++i) {
         auto run = run_once(**session, prompt, report.decode_tokens);
         if (!run) return tl::unexpected(run.error());
         asked += run->decode.cache.asked, hits += run->decode.cache.hits;

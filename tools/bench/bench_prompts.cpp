@@ -1,9 +1,9 @@
 #include "tools/bench/bench_prompts.h"
 
-#include <cstdio>
 #include <random>
 
 #include "io/clock.h"
+#include "io/format.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {
@@ -41,7 +41,7 @@ Result<std::vector<PromptRow>> bench_prompts(const EngineOptions& options) {
     (*session)->set_cancel(cancel_flag());
     std::vector<PromptRow> rows;
     for (int32_t tokens : lengths) {
-        if (tokens > (*engine)->options().context) continue;
+        if (tokens > (*engine)->settings().context) continue;
         const auto prompt = random_prompt(**engine, tokens);
         PromptRow row;
         row.tokens = tokens;
@@ -63,12 +63,9 @@ Result<std::vector<PromptRow>> bench_prompts(const EngineOptions& options) {
 std::string prompts_text(const std::vector<PromptRow>& rows) {
     std::string out = "prompts            tok/s   again tok/s   limit tok/s  reached\n";
     for (const PromptRow& r : rows) {
-        char text[256];
-        std::snprintf(text, sizeof text,
-                      "  %6d tokens %9.1f %13.1f %13.1f  %5.1f %%  %.2f GB uploaded\n", r.tokens,
-                      rate(r.tokens, r.first_s), rate(r.tokens, r.again_s), r.limit.tok_s,
-                      100 * r.limit.share, r.uploaded / 1e9);
-        out += text;
+        out += formatted("  {:6} tokens {:9.1f} {:13.1f} {:13.1f}  {:5.1f} %  {:.2f} GB uploaded\n",
+                         r.tokens, rate(r.tokens, r.first_s), rate(r.tokens, r.again_s),
+                         r.limit.tok_s, 100 * r.limit.share, r.uploaded / 1e9);
     }
     return out;
 }

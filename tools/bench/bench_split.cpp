@@ -1,8 +1,8 @@
 #include "tools/bench/bench_split.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t prompt_tokens = 32;  // enough to bring experts into RAM
 
-// How much better the split is than the better of the two others.
+// The speed of the split divided by the better of the other two.
 double gain(const std::vector<SplitRow>& rows) {
     const double pure = std::max(rows[0].model.decode_tok_s, rows[1].model.decode_tok_s);
     return rate(rows[2].model.decode_tok_s, pure);
@@ -22,11 +22,11 @@ double gain(const std::vector<SplitRow>& rows) {
 Result<void> check_split(const EngineOptions& options) {
     bool cpu = options.device == "cpu";
     if (options.device == "auto" && !options.open_device) {
-        auto cards = cuda_devices();
-        if (!cards) return tl::unexpected(cards.error());
-        cpu = cards->empty();
+        auto devices = cuda_devices();
+        if (!devices) return tl::unexpected(devices.error());
+        cpu = devices->empty();
     }
-    if (cpu) return fail(Code::usage, "--only: split needs a card (--device cuda)");
+    if (cpu) return fail(Code::usage, "--only: split needs a GPU (--device cuda)");
     return {};
 }
 
@@ -35,7 +35,7 @@ Result<std::vector<SplitRow>> bench_split(const EngineOptions& options, const Mo
     const std::optional<uint32_t> shares[] = {0u, 100u, std::nullopt};
     ModelBench decode = bench;
     decode.prompt_tokens = std::min(decode.prompt_tokens, prompt_tokens);
-    for (size_t i = 0; i < rows.size(); i++) {
+    for (size_t i = 0; i < rows.size(); ++i) {
         EngineOptions one = options;
         one.cpu_experts = shares[i];
         auto model = bench_model(one, decode);
@@ -46,19 +46,16 @@ Result<std::vector<SplitRow>> bench_split(const EngineOptions& options, const Mo
 }
 
 std::string split_text(const std::vector<SplitRow>& rows) {
-    std::string out = cat("experts not in VRAM, by whom (", rows[0].model.device, ")\n",
+    std::string out = cat("experts not in VRAM, computed by (", rows[0].model.device, ")\n",
                           "            tok/s   RAM hits\n");
     for (const SplitRow& row : rows) {
-        char text[96];
-        std::snprintf(text, sizeof text, "  %-7s %8.2f %8.1f %%  ", row.name.c_str(),
-                      row.model.decode_tok_s, 100 * row.model.hit_rate);
-        out += text;
+        out += formatted("  {:<7} {:8.2f} {:8.1f} %  ", row.name, row.model.decode_tok_s,
+                         100 * row.model.hit_rate);
         if (row.model.cpu.asked > 0) out += cpu_experts_text(row.model.cpu);
         out += "\n";
     }
-    char text[96];
-    std::snprintf(text, sizeof text, "  the split reaches %.2f of the better other\n", gain(rows));
-    return out + text;
+    out += formatted("  the split reaches {:.2f} times the better of the other two\n", gain(rows));
+    return out;
 }
 
 void write_split(JsonWriter& json, const std::vector<SplitRow>& rows) {

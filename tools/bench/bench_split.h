@@ -1,5 +1,5 @@
-// Decode with the experts that are not in VRAM computed by the device alone, by the CPU alone, and
-// by both, as measured rates say.
+// Measures decode with the experts that are not in VRAM computed by the device alone, by the CPU
+// alone, and split between both by measured rates.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct SplitRow {
     ModelReport model;
 };
 
-// usage where there is no card: decided by the name of the device, before anything is loaded.
+// Error (usage) without a GPU. Decided from the device's name, before anything is loaded.
 Result<void> check_split(const EngineOptions& options);
 
-// Loads the model once a row. check_split() holds.
+// Loads the model once per row. Requires that check_split() succeeded.
 Result<std::vector<SplitRow>> bench_split(const EngineOptions& options, const ModelBench& bench);
 
 std::string split_text(const std::vector<SplitRow>& rows);

@@ -1,16 +1,14 @@
-// Measuring by the clock, for what measures.
+// Timing helpers of the benchmarks.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "io/clock.h"
 #include "io/median.h"
 
 namespace sluice {
 
-// Rounds of `once` for at least `seconds`, the first one not counted: rounds a second.
+// Calls `once` for at least `seconds`; returns calls per second, the first call not counted.
 template <class Once>
 double rounds_a_second(double seconds, Once once) {
     once();

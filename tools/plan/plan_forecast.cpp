@@ -95,7 +95,7 @@ const char* Terms::binds() const {
 Forecast forecast_decode(const PlanModel& model, const Plan& plan, const MachineRates& rates,
                          Warmth warmth) {
     const Sizes s(model);
-    const Hits hits = hits_of(model, plan.cache_slots, plan.vram_cache_slots, warmth);
+    const Hits hits = hits_of(model, plan.settings.cache_slots, plan.settings.vram_slots, warmth);
     Forecast out{
         .warmth = warmth, .tokens = 1, .ram_hits = hits.ram, .vram_hits = hits.vram, .terms = {}};
     Terms& t = out.terms;
@@ -114,7 +114,7 @@ Forecast forecast_decode(const PlanModel& model, const Plan& plan, const Machine
 Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const MachineRates& rates,
                          Warmth warmth, int32_t tokens) {
     const Sizes s(model);
-    const Hits hits = hits_of(model, plan.cache_slots, plan.vram_cache_slots, warmth);
+    const Hits hits = hits_of(model, plan.settings.cache_slots, plan.settings.vram_slots, warmth);
     Forecast out{.warmth = warmth,
                  .tokens = tokens,
                  .ram_hits = hits.ram,
@@ -128,9 +128,9 @@ Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const Machine
     };
     // The chunks of a group read what is new to them, and what the lent slots could not keep.
     const bool grouped = std::min(tokens, plan.chunk_group_tokens) > plan.shape.chunk;
-    const double lent = grouped ? std::min(s.experts, real(plan.cache_slots)) : 0;
-    const Hits reading = hits_of(model, plan.cache_slots - static_cast<uint32_t>(lent),
-                                 plan.vram_cache_slots, warmth);
+    const double lent = grouped ? std::min(s.experts, real(plan.settings.cache_slots)) : 0;
+    const Hits reading = hits_of(model, plan.settings.cache_slots - static_cast<uint32_t>(lent),
+                                 plan.settings.vram_slots, warmth);
     double before = 0;  // tokens of the chunks that went first
     for (int32_t done = 0; done < tokens; done += plan.shape.chunk) {
         const double m = std::min(tokens - done, plan.shape.chunk);

@@ -20,7 +20,7 @@ std::string line(const char* format, auto... values) {
 const char* home_text(const PlanReport& report, Home home) {
     switch (home) {
         case Home::dense:
-            return report.vram > 0 ? "VRAM" : "RAM";
+            return report.plan.settings.vram > 0 ? "VRAM" : "RAM";
         case Home::embedding:
             return "RAM";
         case Home::table:
@@ -34,7 +34,7 @@ const char* home_text(const PlanReport& report, Home home) {
 // What the sequence adds in memory for one more token, at the planned context.
 double state_bytes_token(const PlanReport& report) {
     const ModelConfig& c = report.model->config();
-    const int32_t context = report.options.context, less = std::max(1, context / 2);
+    const int32_t context = report.plan.settings.context, less = std::max(1, context / 2);
     if (context <= less) return static_cast<double>(report.plan.state);
     return static_cast<double>(State::bytes(c, context) - State::bytes(c, less)) / (context - less);
 }
@@ -62,7 +62,7 @@ std::string classes_text(const PlanReport& r) {
                 static_cast<unsigned long long>(m.token_experts()),
                 size_text(m.token_experts() * m.expert_bytes).c_str());
     out += line("state %s for -c %d, %.0f bytes a token\n", size_text(r.plan.state).c_str(),
-                r.options.context, state_bytes_token(r));
+                r.plan.settings.context, state_bytes_token(r));
     return out;
 }
 
@@ -76,7 +76,8 @@ std::string placement_text(const PlanReport& r) {
             out +=
                 line("  %-5s %10s  %s\n", device, size_text(one.bytes).c_str(), one.what.c_str());
         }
-        const uint64_t budget = device == std::string("ram") ? r.options.ram : r.vram;
+        const uint64_t budget =
+            device == std::string("ram") ? r.plan.settings.ram : r.plan.settings.vram;
         if (budget == 0) continue;
         out += line("  %-5s %10s  of %s\n", device, size_text(used).c_str(),
                     size_text(budget).c_str());
@@ -263,8 +264,10 @@ std::string plan_json(const PlanReport& r) {
     const PlanModel& m = *r.model;
     JsonWriter json;
     json.begin_object().member("model", m.name).member("files", m.files);
-    json.member("device", r.device).member("ram", r.options.ram).member("vram", r.vram);
-    json.member("context", r.options.context).member("chunk", r.options.chunk);
+    json.member("device", r.device)
+        .member("ram", r.plan.settings.ram)
+        .member("vram", r.plan.settings.vram);
+    json.member("context", r.plan.settings.context).member("chunk", r.plan.settings.chunk);
     json.member("bytes", all_bytes(m)).member("expert_bytes", m.expert_bytes);
     json.member("experts", m.experts()).member("token_experts", m.token_experts());
     json.member("state_bytes", r.plan.state).member("state_bytes_token", state_bytes_token(r));

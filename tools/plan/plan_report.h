@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/options.h"
+#include "engine/load/memory_plan.h"
 #include "tools/plan/plan_forecast.h"
 #include "tools/plan/plan_model.h"
 #include "tools/plan/plan_rates.h"
@@ -14,10 +14,8 @@ namespace sluice {
 
 struct PlanReport {
     std::unique_ptr<PlanModel> model;
-    EngineOptions options;  // resolved: context, chunk, budgets, slots
-    std::string device;     // as the engine names it; "a card of 7.3 GiB, not there"
-    uint64_t vram = 0;      // budget; 0 without a card
-    Plan plan;
+    std::string device;  // as the engine names it; "a GPU of 7.3 GiB that is not here"
+    Plan plan;           // with the settings of the run
     MachineRates rates;
     std::vector<Forecast> decode, prompts;
     std::vector<std::string> notes;

@@ -11,6 +11,8 @@
 #include "engine/load/read_ring.h"
 #include "tests/support/device_like.h"
 #include "tests/support/models.h"
+#include "tests/support/sim_ring.h"
+#include "tests/support/temp_folder.h"
 
 namespace sluice::test {
 namespace {
@@ -76,16 +78,26 @@ struct Load {
     Result<LoadReport> report = LoadReport{};
 
     Load(Backend& backend, std::span<std::byte> staging, const LoadControl& control) {
-        auto described = describe_model(model_options("dsv41-tiny"), loaded);
-        REQUIRE(described);
+        describe(model_options("dsv41-tiny"));
+        auto opened = open_read_ring(loaded.runtime.checkpoint, loaded.runtime.options);
+        REQUIRE(opened);
+        run(*opened->ring, backend, staging, control);
+    }
+    // To be run() with a ring of the test's own.
+    explicit Load(const EngineOptions& options) { describe(options); }
+
+    void describe(const EngineOptions& options) {
+        auto described = describe_model(options, loaded);
+        if (!described) FAIL(described.error().message);
         specs = std::move(described->specs);
-        auto ring = open_read_ring(loaded.runtime.checkpoint, loaded.runtime.options);
-        REQUIRE(ring);
+    }
+    void run(ReadRing& ring, Backend& backend, std::span<std::byte> staging,
+             const LoadControl& control) {
         auto memory = PageBuffer::create(embedding_bytes(specs), "embedding");
         REQUIRE(memory);
         embedding = std::move(*memory);
-        report = load_weights(loaded.runtime.checkpoint, specs, *ring->ring, backend,
-                              embedding.span(), staging, control);
+        report = load_weights(loaded.runtime.checkpoint, specs, ring, backend, embedding.span(),
+                              staging, control);
     }
 };
 
@@ -129,7 +141,63 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
     return names;
 }
 
+// A model and a mirror of it, the one or the other on a drive of larger blocks than the machine's,
+// in a simulated ring that refuses what is not made of them.
+struct Mirrored {
+    TempFolder mirror;
+    std::unique_ptr<Load> load;
+    std::unique_ptr<ReadRing> ring;
+
+    Mirrored(uint32_t coarse, uint32_t block, std::optional<uint32_t> fails) {
+        EngineOptions options = model_options("dsv41-tiny");
+        link_files(options.locations.front(), mirror.path());
+        options.mirrors = {mirror.path().string()};
+        load = std::make_unique<Load>(options);
+        Checkpoint& checkpoint = load->loaded.runtime.checkpoint;
+        auto engine = std::make_unique<SimEngine>(7, SimFaults{.short_read = 0.1, .reorder = 0.5});
+        if (fails) engine->fail(*fails);
+        for (const uint32_t drive : {0u, 1u}) {
+            const uint32_t own = checkpoint.shards().front().own_alignment();
+            engine->set_block(drive, drive == coarse ? std::max(block, own) : own);
+        }
+        ring = std::make_unique<ReadRing>(std::move(engine), 32);
+        for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+            // The checkpoint is this object's; it only shows its files as constant.
+            const std::array<File*, 2> files{
+                const_cast<File*>(&checkpoint.shards()[shard]),
+                const_cast<File*>(&checkpoint.copies()[shard].front())};
+            files[coarse]->raise_alignment(block);
+            align_copies(files);
+            for (const File* file : files) REQUIRE(ring->add_file(*file));
+            ring->add_copies(std::array<const File*, 2>{files[0], files[1]});
+        }
+    }
+};
+
 }  // namespace
+
+TEST_CASE("weights: from copies on drives of different blocks, all of them well or one failing") {
+    auto memory = PageBuffer::create(least_staging, "staging");
+    REQUIRE(memory);
+    for (const uint32_t block : {4096u, 65536u}) {
+        for (const uint32_t coarse : {0u, 1u}) {
+            for (const std::optional<uint32_t> fails : {std::optional<uint32_t>(), {0u}, {1u}}) {
+                CAPTURE(block);
+                CAPTURE(coarse);
+                CAPTURE(fails.value_or(2));
+                DeviceLike backend(uint64_t{64} << 20);
+                Mirrored model(coarse, block, fails);
+                model.load->run(*model.ring, backend, memory->span(), LoadControl());
+                if (!model.load->report) FAIL(model.load->report.error().message);
+                CHECK(different(*model.load, backend).empty());
+                for (const uint32_t drive : {0u, 1u}) {
+                    CHECK(model.ring->drive_failed(drive) == (fails == drive));
+                    CHECK((model.ring->drive(drive).bytes() > 0) == (fails != drive));
+                }
+            }
+        }
+    }
+}
 
 TEST_CASE("weights: staging that is used again before its uploads are done would show") {
     for (size_t bytes : {least_staging, least_staging * 5 / 2, size_t{32} << 20, size_t{96} << 20,

@@ -79,8 +79,8 @@ TEST_CASE("the plan's placement is the engine's, line by line") {
         REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
         CHECK(lines_of(plan->plan.placement) == lines_of(engine->placement()));
         CHECK((plan->plan.chunk_group_tokens == 512) == (i == 5));
-        CHECK(plan->options.chunk == engine->options().chunk);
-        CHECK(plan->options.context == engine->options().context);
+        CHECK(plan->plan.settings.chunk == engine->settings().chunk);
+        CHECK(plan->plan.settings.context == engine->settings().context);
         CHECK(plan->device == engine->device_name());
     }
 }
@@ -158,7 +158,7 @@ TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
 
     const Forecast even = forecast_decode(*f.model, f.plan, f.rates, Warmth::even);
     const Forecast skewed = forecast_decode(*f.model, f.plan, f.rates, Warmth::skewed);
-    CHECK(even.ram_hits == doctest::Approx(f.plan.cache_slots / 15360.0));
+    CHECK(even.ram_hits == doctest::Approx(f.plan.settings.cache_slots / 15360.0));
     CHECK(even.limit_tok_s() > cold.limit_tok_s());
     CHECK(skewed.limit_tok_s() > even.limit_tok_s());
 }

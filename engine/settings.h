@@ -1,0 +1,23 @@
+// What an engine runs with, once options, model and machine have been weighed against each other.
+// EngineOptions stay what was asked; what no field here repeats runs as asked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "io/checkpoint/expert_reader.h"
+
+namespace sluice {
+
+struct Settings {
+    std::string device;        // "cpu", "cuda" or "cuda:N"
+    int32_t context = 0;       // tokens
+    int32_t chunk = 0;         // prompt tokens at once
+    uint64_t ram = 0;          // budget in bytes
+    uint64_t vram = 0;         // budget in bytes; 0: the device computes in RAM
+    uint32_t cache_slots = 0;  // experts kept in RAM
+    uint32_t vram_slots = 0;   // experts kept in VRAM
+    ExpertTuning tuning;       // how an expert is read
+};
+
+}  // namespace sluice
