@@ -10,6 +10,7 @@
 #include "cache/device_experts.h"
 #include "cache/expert_cache.h"
 #include "cache/predictor.h"
+#include "cache/prefetch_governor.h"
 #include "engine/forward/cpu_experts.h"
 #include "engine/forward/layer_context.h"
 #include "io/error.h"

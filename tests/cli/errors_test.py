@@ -157,7 +157,7 @@ def nowhere(file):
 
 
 for name in ("config.json", "tokenizer.json", "generation_config.json", INDEX, SHARD):
-    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to (a missing file|.*not there).*fetch it: hf download REPO {re.escape(name)}",
+    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to (a missing file|/nowhere/at/all, which does not exist).*fetch it: hf download REPO {re.escape(name)}",
              damaged("nowhere-" + name, nowhere(name)), "-p", "x")
 
 

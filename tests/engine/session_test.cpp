@@ -284,8 +284,8 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(routes->header.top_k == 6);
     CHECK(routes->header.model == "dsv41-tiny");
     REQUIRE(routes->tokens.size() == 110);
-    CHECK(routes->tokens[49].sweep);
-    CHECK(!routes->tokens[50].sweep);
+    CHECK(routes->tokens[49].prompt);
+    CHECK(!routes->tokens[50].prompt);
     CHECK(routes->tokens[60].guesses[0] >= 0);
     SimulateOptions simulation;
     simulation.slots = 100;
@@ -299,7 +299,7 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(live.misses > 0);
 }
 
-TEST_CASE("one session at a time; options stay, settings are what is used") {
+TEST_CASE("one session at a time, options stay, settings are what is used") {
     auto engine = test::load_engine(small_chunks(0));
     {
         auto session = test::open_session(*engine);

@@ -166,6 +166,7 @@ TEST_CASE("a session goes on after a stop while the CPU computes") {
 TEST_CASE("a share of experts for the CPU needs a device") {
     EngineOptions options = model_options("dsv41-tiny");
     options.cpu_experts = 50;
+    options.gpu_option = "--cpu-experts";
     auto engine = Engine::load(options);
     REQUIRE(!engine);
     CHECK(engine.error().code == Code::usage);
