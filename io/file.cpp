@@ -28,10 +28,11 @@ namespace {
 constexpr uint64_t piece_max = uint64_t{1} << 30;  // one read moves less than 2 GiB
 constexpr uint64_t bounce_bytes = uint64_t{4} << 20;
 constexpr uint32_t alignment_max = 1u << 20;
-// In a row, without a byte of progress.
+// Tries in a row without a byte of progress.
 constexpr int tries_max = 100;
 
-// Alignment for direct reads of an open file; nullopt when its file system says that it has none.
+// Alignment for direct reads of an open file; nullopt if its file system reports none that is
+// usable.
 std::optional<uint32_t> direct_alignment(int fd) {
     constexpr uint32_t unknown = page_size;
 #ifdef STATX_DIOALIGN
@@ -56,16 +57,15 @@ FileIdentity identity_of(const struct stat& info) {
             .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Whether the time of an inode moves here for what Linux says it does: other systems behind a
-// network or a program have rules of their own.
+// Whether an inode's change time follows the rules of Linux here: file systems behind a network or
+// a user program have their own.
 bool keeps_inode_time(int fd) {
-    constexpr std::array<unsigned, 6> foreign = {FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC,
-                                                 CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,
-                                                 SMB_SUPER_MAGIC,  V9FS_MAGIC};
+    constexpr std::array<unsigned, 6> others = {FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, CIFS_SUPER_MAGIC,
+                                                SMB2_SUPER_MAGIC, SMB_SUPER_MAGIC, V9FS_MAGIC};
     struct statfs system {};
     return fstatfs(fd, &system) == 0 &&
-           std::find(foreign.begin(), foreign.end(), static_cast<unsigned>(system.f_type)) ==
-               foreign.end();
+           std::find(others.begin(), others.end(), static_cast<unsigned>(system.f_type)) ==
+               others.end();
 }
 
 FileStatus status_of(int fd, const struct stat& info, const std::filesystem::path& path) {
@@ -90,7 +90,7 @@ Error open_error(const std::filesystem::path& path, int number) {
     const auto target = std::filesystem::read_symlink(path, ignored);
     if (ignored) return {Code::not_found, cat(name, ": no such file")};
     return {Code::not_found, cat(name, ": a link to ", printable(target.native()),
-                                 ", which is not there (an unfinished download?)")};
+                                 ", which does not exist (an unfinished download?)")};
 }
 
 const char* kind_of(mode_t mode) {
@@ -100,7 +100,7 @@ const char* kind_of(mode_t mode) {
     return "a device";
 }
 
-// Asked before opening, because opening a pipe waits for its writer.
+// Checked before opening, because opening a pipe waits for its writer.
 Result<void> require_regular(const std::filesystem::path& path) {
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) return tl::unexpected(open_error(path, errno));
@@ -117,7 +117,7 @@ int open_retrying(const std::filesystem::path& path, int flags) {
     return fd;
 }
 
-// 0, or why one aligned read at the front of the file does not work.
+// 0, or the errno of one aligned read at the beginning of the file.
 int probe(int fd, uint32_t alignment) {
     auto buffer = PageBuffer::create(std::max<size_t>(alignment, page_size), "a probe read");
     if (!buffer) return ENOMEM;
@@ -134,7 +134,7 @@ bool refusal(int number) {
     return number == EINVAL || number == EOPNOTSUPP || number == ENOTTY || number == ENOSYS;
 }
 
-void tell_fallback(const std::filesystem::path& path, const std::string& cause) {
+void report_fallback(const std::filesystem::path& path, const std::string& cause) {
     const Mount mount = mount_of(path);
     log::warn_once(
         cat("direct reads: ", mount.point),
@@ -161,7 +161,7 @@ Result<File> File::open(const std::filesystem::path& path, Access wanted) {
         if (fstat(file.fd_, &info) != 0) return tl::unexpected(open_error(path, errno));
         const auto alignment = direct_alignment(file.fd_);
         file.own_alignment_ = alignment.value_or(page_size);
-        if (!alignment) cause = "statx gives no usable alignment";
+        if (!alignment) cause = "statx reports no usable alignment";
         if (alignment && info.st_size > 0) {
             const int number = probe(file.fd_, *alignment);
             if (number != 0 && !refusal(number)) {
@@ -178,9 +178,9 @@ Result<File> File::open(const std::filesystem::path& path, Access wanted) {
         if (file.fd_ < 0) return tl::unexpected(open_error(path, errno));
         if (fstat(file.fd_, &info) != 0) return tl::unexpected(open_error(path, errno));
         file.fell_back_ = wanted == Access::direct;
-        // What is read next is a router's choice: reading ahead would only cost.
+        // The router decides what is read next, so the kernel's readahead would only cost.
         posix_fadvise(file.fd_, 0, 0, POSIX_FADV_RANDOM);
-        if (file.fell_back_) tell_fallback(path, cause);
+        if (file.fell_back_) report_fallback(path, cause);
     }
     file.identity_ = identity_of(info);
     file.status_ = status_of(file.fd_, info, path);
@@ -269,7 +269,7 @@ Result<void> File::read(uint64_t offset, void* to, uint64_t length) const {
 }
 
 uint64_t File::resume_at(uint64_t done) const {
-    // Its own: where it gives fewer bytes than a block of its copies, the read still gets on.
+    // The file's own alignment, so that fewer bytes than a block of its copies are progress, too.
     return access_ == Access::direct ? round_down(done, own_alignment_) : done;
 }
 
@@ -288,15 +288,15 @@ Result<bool> File::unchanged() const {
     struct stat info {};
     if (fstat(fd_, &info) == 0 && identity_of(info) == identity_) {
         const FileStatus now = status_of(fd_, info, path_);
-        const bool told = now.links != status_.links || now.named != status_.named;
-        const bool touched = now.touched_ns != status_.touched_ns && !told;
+        const bool renamed = now.links != status_.links || now.named != status_.named;
+        const bool touched = now.touched_ns != status_.touched_ns && !renamed;
         status_ = now;
         return !touched;
     }
     return fail(Code::corrupt,
                 cat(printable(path_.native()),
-                    ": it changed while it was in use, and what was computed from it "
-                    "may be worth nothing; start again"));
+                    ": the file changed while it was in use, so results may be wrong; "
+                    "start again"));
 }
 
 void File::forget(uint64_t offset, uint64_t length) const {
@@ -306,9 +306,9 @@ void File::forget(uint64_t offset, uint64_t length) const {
 
 Error read_error(const std::filesystem::path& path, uint64_t offset, uint64_t wanted, uint64_t got,
                  int number) {
-    std::string cause = "the file ends early: it was cut since it was opened";
+    std::string cause = "the file ends early: it was truncated after it was opened";
     if (number == 0) {
-        cause += cat("; fetch ", printable(path.filename().native()), " again, or put it back");
+        cause += cat("; download ", printable(path.filename().native()), " again, or restore it");
     } else {
         cause = errno_text(number);
     }
@@ -325,7 +325,7 @@ Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit)
     if (!file) return tl::unexpected(std::move(file).error());
     if (file->size() > limit) {
         return fail(Code::corrupt, cat(printable(path.native()), ": ", size_text(file->size()),
-                                       ", and at most ", size_text(limit), " expected"));
+                                       ", but at most ", size_text(limit), " expected"));
     }
     std::string text(file->size(), '\0');
     auto read = file->read(0, text.data(), text.size());

@@ -1,4 +1,4 @@
-// A read-only file opened for uncached reads where the file system allows it.
+// A read-only file, opened for uncached (direct) reads where the file system allows it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// What tells this file from another, or from itself after a change.
+// Distinguishes a file from other files, and from itself after a change.
 struct FileIdentity {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -20,20 +20,20 @@ struct FileIdentity {
     bool operator==(const FileIdentity&) const = default;
 };
 
-// The time of a file's inode tells of a write whose own time was put back (cp -p over the file,
-// rsync --inplace). Links and names move it, too.
+// The inode's change time reveals a write whose modification time was set back (cp -p over the
+// file, rsync --inplace). New links and names change it, too.
 struct FileStatus {
     int64_t touched_ns = 0;
     uint64_t links = 0;
-    bool named = true;  // its path leads to it
+    bool named = true;  // its path still leads to it
 };
 
 enum class Access { direct, buffered };
 
-// Owns the descriptor. Move only. Opened O_DIRECT when asked for, then proved by one aligned read
-// (some file systems refuse only there); where that fails the file is reopened buffered, and one
-// line per file system names mount and type. Alignment from statx(STATX_DIOALIGN), 4096 if not
-// told.
+// Owns the descriptor. Move only. For direct access, opens the file with O_DIRECT and tries one
+// aligned read (some file systems refuse only that). If either is refused, the file is reopened
+// buffered, and one warning per file system names mount and type. The alignment comes from
+// statx(STATX_DIOALIGN), or is 4096 if unknown.
 class File {
  public:
     File() = default;
@@ -47,33 +47,34 @@ class File {
     const FileIdentity& identity() const { return identity_; }
     const std::filesystem::path& path() const { return path_; }
     Access access() const { return access_; }
-    // Which of the model's drives it is on: the number of the folder it was found in.
+    // Which of the model's drives it is on: the number of the folder in which it was found.
     uint32_t drive() const { return drive_; }
     void set_drive(uint32_t drive) { drive_ = drive; }
-    // What reads are planned with, of offset, length and memory; a power of two. It is the file's
-    // own, or that of its coarsest copy (align_copies): what is planned for one of them, all can
-    // serve.
+    // What reads are planned with: the alignment of offset, length and memory, a power of two. It
+    // is the file's own alignment, or that of its coarsest copy (align_copies), so that a read
+    // planned for one copy can be served by all.
     uint32_t alignment() const { return std::max(own_alignment_, copies_alignment_); }
     uint32_t own_alignment() const { return own_alignment_; }
-    // Plans reads for `least` from now on, a power of two. None may be in flight.
+    // Makes alignment() at least `least`, a power of two. No read may be in flight.
     void raise_alignment(uint32_t least);
 
-    // Reads exactly `length` bytes at `offset`, any alignment, through a bounce buffer where
-    // O_DIRECT needs one. EINTR and short reads are gone on with; pieces of at most 1 GiB. For
-    // headers and tools; the engine's reads go through ReadRing.
+    // Reads exactly `length` bytes at `offset`, of any alignment, through a bounce buffer where
+    // O_DIRECT needs one. Continues after EINTR and short reads; reads at most 1 GiB at a time. For
+    // headers and tools; the engine reads through ReadRing.
     Result<void> read(uint64_t offset, void* to, uint64_t length) const;
 
-    // Where a read that stopped after `done` bytes goes on: a direct one at the front of the block
-    // it stopped in.
+    // Where a read that stopped after `done` bytes continues: if direct, at the beginning of the
+    // block in which it stopped.
     uint64_t resume_at(uint64_t done) const;
 
-    // corrupt: its size or time of change is no longer that of open(), so what was read since may
-    // be of two files. False: only its inode was touched since the last call, and not by a link or
-    // a name; nobody can tell a write from new attributes then. One thread at a time.
+    // Fails (corrupt) if size or modification time have changed since open(), so that what was read
+    // may be a mixture of two files. False if only the inode was changed since the last call, and
+    // not by a new link or name: it may have been a write or only new attributes. One thread at a
+    // time.
     Result<bool> unchanged() const;
 
-    // After a read: takes the range out of the page cache, where a read that was meant to be direct
-    // had to go through it. Otherwise nothing.
+    // Call after a read: removes the range from the page cache if direct access was wanted but not
+    // possible. Otherwise does nothing.
     void forget(uint64_t offset, uint64_t length) const;
 
  private:
@@ -87,20 +88,20 @@ class File {
     uint32_t copies_alignment_ = 0;
     uint32_t drive_ = 0;
     FileIdentity identity_;
-    mutable FileStatus status_;  // at the last look
+    mutable FileStatus status_;  // when last checked
     std::filesystem::path path_;
 };
 
-// For files with the same bytes, as soon as they are known: alignment() of each becomes the largest
-// of all, so that any of them can serve a read, from the start or after another has failed.
+// Call for files with the same bytes as soon as they are open: alignment() of each becomes the
+// largest of all, so that any of them can serve a read, at first or after another has failed.
 void align_copies(std::span<File* const> copies);
 
-// How a read failed: file, offset, wanted, got, and what `number` (an errno; 0: the file ended)
-// means and calls for.
+// The error of a failed read: file, offset, bytes wanted and got, and what `number` (an errno; 0:
+// the file ended) means and what to do.
 Error read_error(const std::filesystem::path& path, uint64_t offset, uint64_t wanted, uint64_t got,
                  int number);
 
-// Whole small file as text (config.json, index). Fails above `limit` bytes.
+// The whole content of a small file (config.json, the index). Fails if it is larger than `limit`.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit);
 
 }  // namespace sluice

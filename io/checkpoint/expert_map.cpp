@@ -1,8 +1,8 @@
-// ExpertMap: where every routed expert is, and the reads that bring it.
+#include "io/checkpoint/expert_map.h"
+
 #include <algorithm>
 #include <cassert>
 
-#include "io/checkpoint/expert_reader.h"
 #include "io/memory.h"
 #include "io/ring/share_reads.h"
 #include "io/text.h"
@@ -13,7 +13,7 @@ ExpertMap::ExpertMap(int32_t layers, int32_t experts, const std::vector<File>& s
                      ExpertTuning tuning, std::span<const std::vector<File>> copies)
     : layers_(layers), experts_(experts), shards_(shards), files_(shards.size()), tuning_(tuning) {
     assert(layers >= 0 && experts >= 0 && tuning.parts >= 1 && tuning.in_flight_max >= 1);
-    for (size_t shard = 0; shard < shards.size(); shard++) {
+    for (size_t shard = 0; shard < shards.size(); ++shard) {
         files_[shard].push_back(&shards[shard]);
         if (shard < copies.size()) {
             for (const File& copy : copies[shard]) files_[shard].push_back(&copy);
@@ -44,7 +44,7 @@ Result<void> ExpertMap::add(ExpertKey key, const std::array<const Tensor*, exper
                         "\" are in two files, ", printable(shards_[shard].path().string()), " and ",
                         printable(shards_[part->shard].path().string())));
     }
-    for (uint32_t i = 0; i < expert_parts; i++) {
+    for (uint32_t i = 0; i < expert_parts; ++i) {
         entry.ranges[i] = {parts[i]->offset, parts[i]->bytes};
     }
     entry.shard = shard;
@@ -53,18 +53,18 @@ Result<void> ExpertMap::add(ExpertKey key, const std::array<const Tensor*, exper
     return {};
 }
 
-// In file order, so that neighbours in the file become one read whatever their role.
+// In file order, so that neighbours in the file become one read, whichever parts they are.
 void ExpertMap::plan_entry(Entry& entry) {
     std::array<uint32_t, expert_parts> order{0, 1, 2, 3, 4, 5};
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
         return entry.ranges[a].offset < entry.ranges[b].offset;
     });
     std::array<ByteRange, expert_parts> sorted;
-    for (uint32_t i = 0; i < expert_parts; i++) sorted[i] = entry.ranges[order[i]];
+    for (uint32_t i = 0; i < expert_parts; ++i) sorted[i] = entry.ranges[order[i]];
     const File& file = shards_[entry.shard];
     entry.plan = plan_reads(sorted, file.size(), file.alignment(), tuning_.parts, tuning_.part_min);
     std::vector<uint64_t> starts(expert_parts);
-    for (uint32_t i = 0; i < expert_parts; i++) starts[order[i]] = entry.plan.starts[i];
+    for (uint32_t i = 0; i < expert_parts; ++i) starts[order[i]] = entry.plan.starts[i];
     entry.plan.starts = std::move(starts);
 }
 
@@ -95,9 +95,9 @@ const ReadPlan& ExpertMap::plan(ExpertKey key) const {
     return entry(key).plan;
 }
 
-double ExpertMap::drives_a_layer() const {
+double ExpertMap::drives_per_layer() const {
     std::vector<uint8_t> holds(static_cast<size_t>(std::max(layers_, 1)) * drives_, 0);
-    for (size_t i = 0; i < entries_.size(); i++) {
+    for (size_t i = 0; i < entries_.size(); ++i) {
         if (entries_[i].shard == not_added) continue;
         const size_t layer = i / static_cast<size_t>(experts_);
         for (const File* file : files_[entries_[i].shard])

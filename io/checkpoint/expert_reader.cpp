@@ -15,9 +15,9 @@ namespace sluice {
 
 namespace {
 
-// A copy whose share would be smaller is not asked: a read of its own costs more than it gains.
+// A copy whose share would be smaller is not used: its read would cost more than it gains.
 constexpr uint64_t share_least = 256u << 10;
-// Of the drive nobody has measured yet; only its ratio to others matters.
+// For drives that are not measured yet; only the ratio to other drives matters.
 constexpr double rate_unknown = 1e9;
 constexpr double slowest_share = 64;
 
@@ -41,20 +41,20 @@ struct Active {
     Urgency urgency;
     uint32_t id;                // in the tags of its reads
     std::vector<Piece> pieces;  // from `spare`, and back
-    uint32_t waiting = 0;       // of them
-    uint32_t in_flight = 0;     // of them
-    uint64_t bytes = 0;         // that are there
+    uint32_t waiting = 0;       // pieces
+    uint32_t in_flight = 0;     // pieces
+    uint64_t bytes = 0;         // that have arrived
     int64_t begin = spans::now();
-    bool cancelled = false;  // what waits is not read, unless it is wanted after all
+    bool cancelled = false;  // waiting pieces are not read, unless promoted
     std::optional<Error> error = {};
 };
 
-// What is asked of a drive; counted anew by survey().
+// The load of a drive; counted again by each survey().
 struct Load {
     uint32_t demand = 0, prefetch = 0;  // experts being read from it
-    bool demand_waits = false;          // one that has not started has a copy on it
-    uint64_t bytes = 0;                 // of pieces not done,
-    uint64_t in_flight = 0;             // and of those that it has been given
+    bool demand_waits = false;          // a demand that has not started has a copy here
+    uint64_t bytes = 0;                 // of pieces that are not done
+    uint64_t in_flight = 0;             // of pieces in flight
 };
 
 }  // namespace
@@ -72,7 +72,7 @@ struct ExpertReader::Impl final : ReadClient {
     void count(const Active& expert);
     void queue_reads(Urgency urgency);
     bool may_queue(const Piece& piece, Urgency urgency) const;
-    std::optional<uint64_t> guesses_max(uint32_t drive) const;
+    std::optional<uint64_t> prefetch_bytes_max(uint32_t drive) const;
     bool demand_open() const { return !demand.empty() || active_of(Urgency::demand) > 0; }
     void finish(size_t index);
     uint32_t active_of(Urgency urgency) const;
@@ -80,20 +80,21 @@ struct ExpertReader::Impl final : ReadClient {
 
     ReadRing& ring;
     const ExpertMap& map;
-    std::vector<Request> demand, prefetch;  // waiting, first asked first
+    std::vector<Request> demand, prefetch;  // waiting, in the order requested
     std::vector<Active> active;
     std::vector<Arrived> finished;  // not collected yet
     std::vector<std::vector<Piece>> spare;
     std::vector<CopyRead> cuts;
     std::vector<Load> loads;   // by drive
-    std::vector<bool> seen;    // by drive, of count()
+    std::vector<bool> seen;    // by drive, scratch of count()
     uint32_t drive_reads_max;  // in the ring at once
     uint32_t reads_in_flight = 0;
     uint32_t next_id = 0;
     uint64_t bytes_read = 0;
-    std::vector<uint64_t> bytes_from;                        // by drive
-    double gap_s = std::numeric_limits<double>::infinity();  // from quiet to the next demand
-    std::chrono::steady_clock::time_point quiet{};           // since when no demand is pending
+    std::vector<uint64_t> bytes_from;  // by drive
+    double gap_s =
+        std::numeric_limits<double>::infinity();    // expected, from `quiet` to the next demand
+    std::chrono::steady_clock::time_point quiet{};  // since then no demand is pending
 };
 
 ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
@@ -105,12 +106,12 @@ ExpertReader::Impl::Impl(ReadRing& its_ring, const ExpertMap& its_map)
       bytes_from(map.drives()) {
     demand.reserve(waiting_max());
     prefetch.reserve(waiting_max());
-    // Promoted prefetches may be there beside the full number of demand reads.
+    // There may be promoted prefetches in addition to the full number of demand reads.
     const size_t most = size_t{map.tuning().in_flight_max} + prefetches_max();
     const size_t actives = most * map.drives();
     const size_t pieces =
         size_t{expert_parts} * map.tuning().parts + copies_max +
-        map.slot_bytes() / std::max<uint64_t>(map.tuning().guess_piece, page_size);
+        map.slot_bytes() / std::max<uint64_t>(map.tuning().prefetch_piece, page_size);
     active.reserve(actives);
     finished.reserve(waiting_max() + actives);
     cuts.reserve(pieces);
@@ -124,7 +125,7 @@ uint32_t ExpertReader::Impl::active_of(Urgency urgency) const {
                       [&](const Active& expert) { return expert.urgency == urgency; }));
 }
 
-// Asked for and not collected, with a drive in common.
+// Requested and not collected, with a drive in common.
 uint32_t ExpertReader::Impl::beside(ExpertKey key, Urgency urgency) const {
     const auto near = [&](const Request& request) { return map.share_drive(request.key, key); };
     const std::vector<Request>& waits = urgency == Urgency::demand ? demand : prefetch;
@@ -139,7 +140,7 @@ uint32_t ExpertReader::Impl::beside(ExpertKey key, Urgency urgency) const {
                                  std::count_if(finished.begin(), finished.end(), done));
 }
 
-// Adds an expert to the loads of the drives it still needs.
+// Adds an expert to the loads of the drives that it still needs.
 void ExpertReader::Impl::count(const Active& expert) {
     seen.assign(seen.size(), false);
     for (const Piece& piece : expert.pieces) {
@@ -159,7 +160,7 @@ void ExpertReader::Impl::survey() {
     for (const Active& expert : active) count(expert);
 }
 
-// Bytes of each copy, in `cuts`. A failed drive gives none while there is another.
+// Fills `cuts` with the reads from each copy. Failed drives are used only if all have failed.
 void ExpertReader::Impl::divide(ExpertKey key) {
     const auto files = map.copies(key);
     const std::vector<PlannedRead>& reads = map.plan(key).reads;
@@ -172,16 +173,16 @@ void ExpertReader::Impl::divide(ExpertKey key) {
     std::array<uint64_t, copies_max> shares{};
     double fastest = 0;
     bool any = false;
-    for (size_t i = 0; i < files.size(); i++) {
+    for (size_t i = 0; i < files.size(); ++i) {
         const uint32_t drive = files[i]->drive();
         states[i] = {ring.drive(drive).rate(), loads[drive].bytes, !ring.drive_failed(drive)};
         any = any || states[i].available;
         fastest = std::max(fastest, states[i].bytes_s);
     }
-    for (size_t i = 0; i < files.size(); i++) {
+    for (size_t i = 0; i < files.size(); ++i) {
         CopyState& state = states[i];
         if (state.bytes_s <= 0) state.bytes_s = fastest > 0 ? fastest : rate_unknown;
-        // Never quite out of use, so that it is noticed when it recovers.
+        // A slow drive is still used a little, so that its recovery is noticed.
         state.bytes_s = std::max(state.bytes_s, fastest / slowest_share);
         state.available = state.available || !any;
     }
@@ -202,7 +203,7 @@ void ExpertReader::Impl::start(const Request& request, Urgency urgency) {
     const auto files = map.copies(request.key);
     for (const CopyRead& cut : cuts) {
         const File& file = *files[cut.copy];
-        const uint64_t most = std::max<uint64_t>(map.tuning().guess_piece, file.alignment());
+        const uint64_t most = std::max<uint64_t>(map.tuning().prefetch_piece, file.alignment());
         const uint64_t length = urgency == Urgency::demand ? UINT64_MAX : most;
         for (PlannedRead rest = cut.read; rest.needed > 0;) {
             const PlannedRead piece =
@@ -215,7 +216,8 @@ void ExpertReader::Impl::start(const Request& request, Urgency urgency) {
     active.push_back(std::move(expert));
 }
 
-// In the order asked; one whose drives are busy lets those behind it pass that need others.
+// In the order requested; but an expert whose drives are busy does not hold up those on other
+// drives.
 void ExpertReader::Impl::start_demand() {
     const uint32_t most = map.tuning().in_flight_max;
     const auto has_room = [&](uint32_t drive) { return loads[drive].demand < most; };
@@ -224,7 +226,7 @@ void ExpertReader::Impl::start_demand() {
                            [&](const Load& load) { return load.demand < most; });
     };
     size_t at = 0, kept = 0;
-    for (; at < demand.size() && any_room(); at++) {
+    for (; at < demand.size() && any_room(); ++at) {
         const auto files = map.copies(demand[at].key);
         const auto well = [&](const File* file) { return !ring.drive_failed(file->drive()); };
         const bool all_failed = std::none_of(files.begin(), files.end(), well);
@@ -247,7 +249,8 @@ void ExpertReader::Impl::start_prefetch() {
         const Load& load = loads[drive];
         if (load.demand > 0 || load.demand_waits) return false;
         if (load.prefetch == 0) return true;
-        return load.prefetch < prefetches_max() && load.bytes < guesses_max(drive).value_or(0);
+        return load.prefetch < prefetches_max() &&
+               load.bytes < prefetch_bytes_max(drive).value_or(0);
     };
     size_t kept = 0;
     for (const Request request : prefetch) {
@@ -261,8 +264,8 @@ void ExpertReader::Impl::start_prefetch() {
     prefetch.erase(prefetch.begin() + static_cast<ptrdiff_t>(kept), prefetch.end());
 }
 
-// Starts waiting experts within the rules, and queues the reads of all started ones while the ring
-// has room.
+// Starts waiting experts as far as the limits allow, and queues the reads of started ones while the
+// ring has room.
 void ExpertReader::Impl::start_what_may() {
     survey();
     start_demand();
@@ -277,38 +280,39 @@ void ExpertReader::Impl::start_what_may() {
 void ExpertReader::Impl::queue_reads(Urgency urgency) {
     for (Active& expert : active) {
         if (expert.urgency != urgency || expert.waiting == 0 || expert.cancelled) continue;
-        for (size_t i = 0; i < expert.pieces.size() && ring.free() > 0; i++) {
+        for (size_t i = 0; i < expert.pieces.size() && ring.free() > 0; ++i) {
             Piece& piece = expert.pieces[i];
             if (piece.state != PieceState::waiting) continue;
             if (!may_queue(piece, urgency)) continue;
             piece.state = PieceState::in_flight;
             loads[piece.file->drive()].in_flight += piece.read.length;
-            expert.waiting--;
-            expert.in_flight++;
-            reads_in_flight++;
+            --expert.waiting;
+            ++expert.in_flight;
+            ++reads_in_flight;
             ring.queue({piece.file, piece.read.offset, expert.request.slot + piece.read.to,
                         piece.read.length, piece.read.needed, this, uint64_t{expert.id} << 32 | i});
         }
     }
 }
 
-// Of prefetches, what may be with a drive: what it delivers until the next demand. Nothing if that
-// is not known.
-std::optional<uint64_t> ExpertReader::Impl::guesses_max(uint32_t drive) const {
+// Bytes of prefetches that a drive may be given: what it delivers until the next demand. nullopt if
+// that is unknown.
+std::optional<uint64_t> ExpertReader::Impl::prefetch_bytes_max(uint32_t drive) const {
     const double rate = ring.drive(drive).rate();
     if (rate <= 0 || std::isinf(gap_s)) return std::nullopt;
     const double passed = demand_open() ? 0 : to_seconds(ring.now() - quiet);
-    return static_cast<uint64_t>(rate * (1 + guess_margin) * std::max(0.0, gap_s - passed));
+    return static_cast<uint64_t>(rate * (1 + prefetch_margin) * std::max(0.0, gap_s - passed));
 }
 
-// A prefetch that was overtaken goes on when demand has its bytes.
+// A prefetch that was overtaken by demand continues once the demand has arrived.
 bool ExpertReader::Impl::may_queue(const Piece& piece, Urgency urgency) const {
     const uint32_t drive = piece.file->drive();
     if (ring.drive(drive).in_flight() >= drive_reads_max) return false;
     if (urgency == Urgency::demand) return true;
     if (loads[drive].demand > 0 || loads[drive].demand_waits) return false;
     const uint64_t there = loads[drive].in_flight;
-    return there == 0 || there + piece.read.length <= guesses_max(drive).value_or(UINT64_MAX);
+    return there == 0 ||
+           there + piece.read.length <= prefetch_bytes_max(drive).value_or(UINT64_MAX);
 }
 
 void ExpertReader::Impl::finish(size_t index) {
@@ -343,14 +347,14 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
         expert->bytes += piece.read.needed;
         bytes_from[ring.delivered_by()] += piece.read.needed;
     }
-    expert->in_flight--;
-    reads_in_flight--;
+    --expert->in_flight;
+    --reads_in_flight;
     if (error && !expert->error) {
         const ExpertKey key = expert->request.key;
         expert->error =
             within(cat("layer ", key.layer, ", expert ", key.expert), std::move(*error)).value();
     }
-    if (expert->error) {  // the rest of it is not worth reading
+    if (expert->error) {  // the rest need not be read
         for (Piece& rest : expert->pieces) {
             if (rest.state == PieceState::waiting) rest.state = PieceState::done;
         }
@@ -359,13 +363,13 @@ void ExpertReader::Impl::read_done(uint64_t tag, std::optional<Error> error) {
     if (expert->in_flight == 0 && (expert->waiting == 0 || expert->cancelled)) {
         finish(static_cast<size_t>(expert - active.begin()));
     }
-    start_what_may();  // the drive gets its next read before anyone looks at this one
+    start_what_may();  // the drive gets its next read before this one is used
 }
 
 ExpertReader::ExpertReader(ReadRing& ring, const ExpertMap& map)
     : impl_(std::make_unique<Impl>(ring, map)) {}
 
-// The slots belong to the caller again after this, so nothing may be under way.
+// The slots belong to the caller again afterwards, so no read may be in flight.
 ExpertReader::~ExpertReader() {
     impl_->demand.clear();
     impl_->prefetch.clear();
@@ -437,7 +441,7 @@ Result<size_t> ExpertReader::collect(std::span<Arrived> out, bool wait) {
     bool block = false;
     for (;;) {
         impl.start_what_may();
-        // Submits what was queued; tells us through read_done().
+        // Submits what was queued, and calls read_done().
         if (auto reaped = impl.ring.reap(block); !reaped) return reaped;
         if (!impl.finished.empty() || !wait || pending() == 0) break;
         block = true;

@@ -1,4 +1,4 @@
-// Folders with second copies of a model's shards, all or some.
+// Mirrors: folders with further copies of all or some of a model's shards.
 #pragma once
 
 #include <span>
@@ -18,17 +18,18 @@ struct MirroredShard {
 
 struct Mirrors {
     std::vector<std::vector<File>> copies;  // of each shard
-    std::vector<std::string> notes;         // one line a mirror: where, and how many shards
-    std::vector<std::string> idle;          // one line a mirror all of whose shards their own drive
-                                            // has already: no byte comes sooner from there
+    std::vector<std::string> notes;         // one line per mirror: where, and how many shards
+    // One line per mirror whose shards are all on drives that have them already, so that it makes
+    // nothing faster.
+    std::vector<std::string> idle;
 };
 
-// Opens what `locations` (folders, snapshots, hub ids) have of `shards`, by name, as drives
-// number `drives` and up, which is counted on. A file of another size, with another header or with
-// other bytes where 32 samples of it are compared is an error (corrupt) naming it: reading it now
-// and then would give answers that come and go. (Every byte: `inspect --check --mirror`.) A
-// location without any of them is an error too (not_found). Shards and copies have one alignment
-// from then on (align_copies).
+// Opens the files in `locations` (folders, snapshots, hub ids) that have the names of `shards`.
+// Each location is a drive, numbered from `drives`, which is advanced. A file that differs in size,
+// in its header or in any of 32 samples is an error (corrupt) that names it: reading it for some
+// experts would make answers change at random. (`inspect --check --mirror` compares every byte.) A
+// location with none of the shards is an error, too (not_found). Afterwards each shard and its
+// copies have the same alignment (align_copies).
 Result<Mirrors> open_mirrors(std::span<const std::string> locations,
                              std::span<const MirroredShard> shards, Access access,
                              uint32_t& drives);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t stage_bytes_min = 64u << 10;
 
-// Bytes of one row in the file and where they go.
+// Bytes of a row in the file, and where they go.
 struct Piece {
     uint64_t offset;
     uint32_t length;
@@ -27,7 +27,7 @@ struct Stage {
     uint64_t offset;
     size_t first, last;
     uint32_t needed;
-    // The last piece may go on behind this run; then its first `cut` bytes are here.
+    // The last piece may extend beyond this run; its first `cut` bytes are here.
     uint32_t cut;
     Piece cut_piece;
 };
@@ -50,9 +50,9 @@ struct RowReader::Impl final : ReadClient {
     const uint64_t stage_bytes;
     const uint32_t rows_max;
     PageBuffer memory;
-    std::optional<Error> broken;  // construction failed: told by the first request
+    std::optional<Error> broken;  // construction failed: reported by request()
     std::vector<Piece> pieces;    // of the request, by offset
-    size_t next = 0;              // piece not planned yet
+    size_t next = 0;              // first piece that is not planned yet
     std::vector<Stage> stages;
     std::vector<uint32_t> idle;  // stages
     uint32_t in_flight = 0;
@@ -74,7 +74,7 @@ RowReader::Impl::Impl(ReadRing& its_ring, const RowTable& its_table, uint32_t mo
     }
     memory = std::move(*buffer);
     pieces.reserve(2ull * rows_max);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; ++i) {
         stages.push_back({memory.data() + i * stage_bytes, 0, 0, 0, 0, 0, {}});
         idle.push_back(i);
     }
@@ -87,7 +87,7 @@ Result<void> RowReader::Impl::request(std::span<const uint64_t> rows, uint8_t* c
     pieces.clear();
     next = 0;
     error.reset();
-    for (size_t i = 0; i < rows.size(); i++) {
+    for (size_t i = 0; i < rows.size(); ++i) {
         const uint64_t row = rows[i];
         assert(row < table.rows);
         pieces.push_back({table.codes_offset + row * table.codes_bytes, table.codes_bytes,
@@ -101,8 +101,8 @@ Result<void> RowReader::Impl::request(std::span<const uint64_t> rows, uint8_t* c
     return ring.submit();
 }
 
-// Takes as many of the next pieces as lie in one run of touching blocks that fits a stage. Since
-// runs end at a block's end and pieces are sorted and disjoint, no block is read twice.
+// Takes as many of the next pieces as lie in one run of adjacent blocks that fits into a stage.
+// Runs end at block boundaries, and pieces are sorted and disjoint, so no block is read twice.
 void RowReader::Impl::plan(Stage& stage) {
     stage.offset = round_down(pieces[next].offset, alignment);
     stage.first = next;
@@ -120,7 +120,7 @@ void RowReader::Impl::plan(Stage& stage) {
             break;
         }
         end = std::max(end, round_up(piece.offset + piece.length, alignment));
-        next++;
+        ++next;
     }
     stage.last = next;
     stage.needed = static_cast<uint32_t>(std::min(end, table.file->size()) - stage.offset);
@@ -133,7 +133,7 @@ void RowReader::Impl::queue_reads() {
     while (next < pieces.size() && !idle.empty() && ring.free() > 0) {
         Stage& stage = stages[idle.back()];
         idle.pop_back();
-        in_flight++;
+        ++in_flight;
         plan(stage);
     }
 }
@@ -151,14 +151,14 @@ void RowReader::Impl::copy_out(const Stage& stage, const Piece& piece) const {
 
 void RowReader::Impl::read_done(uint64_t tag, std::optional<Error> failure) {
     const Stage& stage = stages[tag];
-    in_flight--;
+    --in_flight;
     idle.push_back(static_cast<uint32_t>(tag));
     if (failure) {
         const Piece& piece = stage.first < stage.last ? pieces[stage.first] : stage.cut_piece;
         if (!error) error = within(cat("row ", row_at(piece.offset)), std::move(*failure)).value();
-        next = pieces.size();  // the rest of the request is not worth reading
+        next = pieces.size();  // the rest of the request need not be read
     } else {
-        for (size_t i = stage.first; i < stage.last; i++) copy_out(stage, pieces[i]);
+        for (size_t i = stage.first; i < stage.last; ++i) copy_out(stage, pieces[i]);
         if (stage.cut) copy_out(stage, stage.cut_piece);
     }
     queue_reads();

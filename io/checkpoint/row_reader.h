@@ -1,9 +1,11 @@
-// Many small rows of one large table: the Engram lookups. Two regions (codes and scales), so a row
-// is two small ranges; each is widened to the file's alignment, equal aligned blocks are read once.
+// Reads many small rows of one large table, for the Engram lookups. The table has two regions,
+// codes and scales, so a row is two small ranges. Each is widened to the file's alignment, and a
+// block that several rows share is read once.
 //
-// Row ids are known from token ids alone: request() before layer 0, wait() where they are needed.
-// Engine thread only. No allocation after construction. Memory: 48 bytes a row of rows_max and a
-// staging area for each read in flight (row_stage_bytes), at most half of the ring's depth.
+// The row ids depend only on token ids: call request() before layer 0 and wait() where the rows are
+// needed. Engine thread only. No allocation after construction. Memory: 48 bytes per row of
+// rows_max and a staging area (row_stage_bytes) for each read in flight, at most half of the ring's
+// depth.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +21,31 @@ namespace sluice {
 struct RowTable {
     const File* file;
     uint64_t codes_offset;
-    uint32_t codes_bytes;  // a row
+    uint32_t codes_bytes;  // per row
     uint64_t scales_offset;
-    uint32_t scales_bytes;  // a row
+    uint32_t scales_bytes;  // per row
     uint64_t rows;
 };
 
-// What one read brings at the most: 64 KiB, or one block of the file where that is more. Also of a
-// table without a file (null), which is only planned.
+// The most that one read brings: 64 KiB, or one block of the file if that is larger. The file may
+// be null, for a table that is only planned.
 uint64_t row_stage_bytes(const RowTable& table);
 
 class RowReader {
  public:
-    // `rows_max` distinct rows a request at the most.
+    // A request has at most `rows_max` distinct rows.
     RowReader(ReadRing& ring, const RowTable& table, uint32_t rows_max);
     ~RowReader();
 
     // Starts reading `rows` (distinct, each < table.rows) into codes [n][codes_bytes] and scales
-    // [n][scales_bytes]. One request at a time. Reads beyond the ring's depth start in wait().
-    // Requires that wait() was called for the one before.
+    // [n][scales_bytes]. One request at a time: requires that wait() was called for the previous
+    // one. Reads beyond the ring's depth start in wait().
     Result<void> request(std::span<const uint64_t> rows, uint8_t* codes, uint8_t* scales);
-    // Blocks until every row of the request is in place. An error names the row; the reader is
-    // free for the next request then too. Nothing to do without a request.
+    // Blocks until every row of the request is in place. An error names the row; the reader can
+    // take the next request then, too. Returns at once without a request.
     Result<void> wait();
 
-    uint64_t bytes_read() const;  // payload and widening
+    uint64_t bytes_read() const;  // rows and padding
 
  private:
     struct Impl;

@@ -10,17 +10,17 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t small_read = 32u << 10;  // its time is latency, not rate
-// A sample takes that many bytes, or that long.
+constexpr uint64_t small_read = 32u << 10;  // up to here, time is latency rather than rate
+// A sample spans so many bytes or so much time.
 constexpr uint64_t stretch_bytes = 4u << 20;
 constexpr double stretch_s = 0.01;
-// The rate is that of about so long, by time: completions of a caller that got the processor late
-// come as a long wait and a burst, which is nothing but their mean.
+// The rate is averaged over about this time: if the caller gets the processor late, it sees a long
+// wait and then a burst, of which only the mean says something.
 constexpr double memory_s = 0.05;
-constexpr double trusted = 0.4;          // of that time known, before the rate may be the best
-constexpr double clearly = 0.75;         // of the mean; noise alone is above it
-constexpr uint32_t samples_to_tell = 6;  // slow ones, in a row,
-constexpr double slow_to_tell_s = 1;     // of so long: a busy machine makes any drive slow at times
+constexpr double trusted = 0.4;   // part of that time to be known before the rate counts for best()
+constexpr double clearly = 0.75;  // part of the mean; noise alone stays above it
+constexpr uint32_t slow_samples_min = 6;  // slow ones in a row
+constexpr double slow_s_min = 1;  // that span so long: on a busy machine any drive is slow at times
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void DriveMeter::finished(Time now, uint64_t bytes, bool awaited) {
         open(now);
     } else {
         if (now > last_) close_if_long();
-        // Completions found together were done by then, all of them.
+        // Completions found together had all finished by then.
         if (now > since_) stretch_bytes_ += bytes;
         last_ = now;
     }
@@ -77,12 +77,12 @@ void DriveMeter::sample(double bytes, double took) {
 }
 
 bool DriveMeter::slow() const {
-    return slow_samples_ >= samples_to_tell && slow_s_ >= slow_to_tell_s;
+    return slow_samples_ >= slow_samples_min && slow_s_ >= slow_s_min;
 }
 
 bool DriveMeter::slowed_down() {
-    if (told_ || !slow()) return false;
-    told_ = true;
+    if (reported_ || !slow()) return false;
+    reported_ = true;
     return true;
 }
 

@@ -1,9 +1,9 @@
-// How fast one drive is at present, from the times at which its reads were asked for and found
-// done. Pure bookkeeping: times come from the caller.
+// The present speed of one drive, measured from the times when its reads were queued and found
+// finished. Pure bookkeeping: the caller supplies the times.
 //
-// A caller that computes finds completions late, and would take a drive for slow that had long
-// delivered. So only stretches count that begin when the drive got its first read, or with a
-// completion that was waited for, and end with one that was waited for.
+// A caller that is computing finds completions late and would think a drive slow that had delivered
+// long before. So only those stretches count that begin when an idle drive gets a read, or with a
+// completion that was waited for, and that end with one that was waited for.
 #pragma once
 
 #include <chrono>
@@ -16,20 +16,20 @@ class DriveMeter {
     using Time = std::chrono::steady_clock::time_point;
 
     void queued(Time now);
-    // `awaited`: someone stood waiting for it, so `now` is when it was done. Completions found
-    // together come with the same time.
+    // `awaited`: the caller was blocked waiting for it, so the read finished at `now`. Completions
+    // that are found together have the same time.
     void finished(Time now, uint64_t bytes, bool awaited);
 
     uint32_t in_flight() const { return in_flight_; }
-    uint64_t reads() const { return reads_; }  // finished ones
+    uint64_t reads() const { return reads_; }  // finished
     uint64_t bytes() const { return bytes_; }
     double busy_s() const { return busy_s_; }  // with at least one read in flight
-    // Moving average, bytes a second; 0: not known yet.
+    // Moving average in bytes per second; 0: not known yet.
     double rate() const { return rate_; }
-    double best() const { return best_; }  // of rate(), so far
-    // At less than half of its best and clearly below its mean, and has been for a while.
+    double best() const { return best_; }  // highest rate() so far
+    // At less than half of best() and clearly below the mean, and has been for a while.
     bool slow() const;
-    // Whether it is slow; once.
+    // Whether it is slow; true only once.
     bool slowed_down();
 
  private:
@@ -42,14 +42,14 @@ class DriveMeter {
     double busy_s_ = 0;
     Time busy_since_{};
     bool timed_ = false;     // a stretch is open
-    Time since_{}, last_{};  // where it begins, and the last completion in it
+    Time since_{}, last_{};  // its beginning, and the last completion in it
     uint64_t stretch_bytes_ = 0;
     double rate_ = 0, best_ = 0;
-    double faded_rate_ = 0, faded_ = 0;     // of samples, by time; faded_ goes to 1
+    double faded_rate_ = 0, faded_ = 0;     // samples weighted by age; faded_ approaches 1
     double timed_bytes_ = 0, timed_s_ = 0;  // of all samples
     uint32_t slow_samples_ = 0;             // in a row,
     double slow_s_ = 0;                     // and how long they took
-    bool told_ = false;
+    bool reported_ = false;
 };
 
 }  // namespace sluice

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t read_max = uint64_t{1} << 30;
 
-struct Span {  // of the file, aligned, and where it goes
+struct Span {  // aligned, in the file, and where it goes
     uint64_t begin;
     uint64_t end;
     uint64_t to;
@@ -62,7 +62,7 @@ ReadPlan plan_reads(std::span<const ByteRange> ranges, uint64_t file_size, uint3
         }
         const uint64_t begin = round_down(range.offset, alignment);
         const uint64_t end = round_up(range.offset + range.length, alignment);
-        // Goes on where the last one stopped, or in its last block.
+        // Begins where the previous span ends, or in its last block.
         const bool follows =
             !spans.empty() && begin >= spans.back().begin && begin <= spans.back().end;
         if (!follows) spans.push_back({begin, end, plan.bytes});

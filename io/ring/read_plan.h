@@ -1,5 +1,5 @@
-// Pure arithmetic from byte ranges to aligned, merged, split reads. No files, no memory:
-// property-tested.
+// From byte ranges to aligned, merged and split reads. Pure arithmetic without files or memory, so
+// that it can be property-tested.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ struct PlannedRead {
     uint64_t to;      // offset in the destination, aligned
 };
 
-// Takes the first `length` bytes (aligned, above 0; all if there are fewer) off `read`.
+// Removes the first `length` bytes (aligned, above 0; all if there are fewer) from `read` and
+// returns them.
 PlannedRead take_front(PlannedRead& read, uint64_t length);
 
 struct ReadPlan {
     std::vector<PlannedRead> reads;
-    std::vector<uint64_t>
-        starts;      // for each input range: where its first byte is in the destination
-    uint64_t bytes;  // destination size, aligned
+    std::vector<uint64_t> starts;  // of each range: its first byte in the destination
+    uint64_t bytes;                // size of the destination, aligned
 };
 
-// Plans `ranges` (any order kept, each inside the file) of one file of `file_size` bytes into one
-// destination. Each is widened to `alignment`; ranges that touch after widening and follow each
-// other are merged; each merged range is cut in at most `parts` near-equal aligned reads of at
-// least `part_min` bytes (and at most 1 GiB).
+// Plans the reads of `ranges`, in the given order, of a file of `file_size` bytes into one
+// destination. Each range (inside the file) is widened to `alignment`; successive ranges that touch
+// after widening are merged; each merged range is cut into at most `parts` nearly equal aligned
+// reads of at least `part_min` bytes (and at most 1 GiB).
 ReadPlan plan_reads(std::span<const ByteRange> ranges, uint64_t file_size, uint32_t alignment,
                     uint32_t parts, uint64_t part_min);
 

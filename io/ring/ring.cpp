@@ -7,16 +7,15 @@
 #include <cassert>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "io/clock.h"
+#include "io/format.h"
 #include "io/log.h"
 #include "io/memory.h"
 #include "io/profile.h"
-#include "io/ring/ring_paced.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -24,20 +23,16 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t read_max = uint32_t{1} << 30;
-// In a row, without a byte of progress; from `tries_fast` on with a pause, so that a kernel short
-// of memory has a fifth of a second to find some.
+// Tries in a row without a byte of progress. Beyond `tries_fast` with a pause, so that a kernel
+// short of memory has a fifth of a second to find some.
 constexpr uint32_t tries_max = 200;
 constexpr uint32_t tries_fast = 20;
-// Enough to copy as fast as a few drives deliver, without taking every core for a moment.
-constexpr uint32_t paced_threads = 8;
-// A blocking reap that took less found what had been there before.
+// A blocking reap that took less time found what was already there.
 constexpr auto awaited_least = std::chrono::microseconds(10);
 constexpr auto pause = std::chrono::milliseconds(1);
 
 std::string slow_text(const DriveMeter& meter) {
-    char text[96];
-    std::snprintf(text, sizeof text, "%.2f GB/s, was %.2f", meter.rate() / 1e9, meter.best() / 1e9);
-    return text;
+    return formatted("{:.2f} GB/s, was {:.2f}", meter.rate() / 1e9, meter.best() / 1e9);
 }
 
 bool file_ends_before(const File& file, uint64_t offset) {
@@ -50,10 +45,10 @@ bool file_ends_before(const File& file, uint64_t offset) {
 struct ReadRing::Impl {
     struct Slot {
         Read read;
-        uint32_t begin;  // where the last submission started, in the read
+        uint32_t begin;  // of the last submission, in the read
         uint32_t done;   // bytes in place
         uint32_t tries;
-        uint64_t tried;  // copies that failed, a bit each
+        uint64_t tried;  // a bit for each copy that failed
     };
     std::unique_ptr<RingEngine> engine;
     std::vector<Slot> slots;
@@ -114,7 +109,7 @@ void ReadRing::add_copies(std::span<const File* const> copies) {
     impl_->copies.emplace_back(copies.begin(), copies.end());
 }
 
-// The first copy not in `tried`, on a drive that is well if there is one.
+// The first copy not in `tried`, preferably on a drive that works.
 const File* ReadRing::other_copy(const Read& read, uint64_t tried) const {
     const File* best = nullptr;
     for (const auto& group : impl_->copies) {
@@ -143,7 +138,7 @@ const File& ReadRing::idlest_copy(const File& file) const {
     return *best;
 }
 
-// After a failure: the same read from another copy, if one is left.
+// After a failure: starts the same read from another copy. False if none is left.
 bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
     Impl::Slot& slot = impl_->slots[id];
     for (const auto& group : impl_->copies) {
@@ -160,8 +155,7 @@ bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
             drive.failed = true;
             drive.cause = error.message;
             log::warn(cat("drive ", drive.folder,
-                          " is left out from now on; what it holds is read ",
-                          "from another folder: ", error.message));
+                          " is no longer used; reading from another copy: ", error.message));
         }
         drive.meter.finished(reaped_at_, 0, false);
         slot.read.file = other;
@@ -173,11 +167,11 @@ bool ReadRing::read_elsewhere(uint32_t id, Error& error) {
     return false;
 }
 
-void ReadRing::tell_slow_drives() {
+void ReadRing::report_slow_drives() {
     for (Drive& drive : drives_) {
         if (drives_.size() < 2 || !drive.meter.slowed_down()) continue;
-        log::warn(cat("drive ", drive.folder, " has become slow: ", slow_text(drive.meter),
-                      impl_->copies.empty() ? "" : "; other copies are read more"));
+        log::warn(cat("drive ", drive.folder, " has slowed down: ", slow_text(drive.meter),
+                      impl_->copies.empty() ? "" : "; reading more from other copies"));
     }
 }
 
@@ -276,7 +270,7 @@ Result<size_t> ReadRing::reap(bool wait) {
             const auto [id, result] = impl_->done[i];
             if (advance(id, result)) ++finished;
         }
-        tell_slow_drives();
+        report_slow_drives();
         if (auto submitted = submit(); !submitted) return tl::unexpected(submitted.error());
         if (!wait || finished > 0) break;
     }
@@ -306,7 +300,8 @@ bool ReadRing::advance(uint32_t id, int64_t result) {
         finish(id, std::nullopt);
         return true;
     }
-    // Nothing, or nothing new where a direct read can only give whole blocks: the end of the file?
+    // No bytes, or no new ones where direct reads give only whole blocks: perhaps the end of the
+    // file.
     const bool stuck = number == 0 && slot.tries > 0;
     if (result == 0 || (stuck && file_ends_before(*read.file, read.offset + read.needed))) {
         return failed(0);
@@ -322,8 +317,7 @@ void ReadRing::finish(uint32_t id, std::optional<Error> error) {
     const Read read = impl_->slots[id].read;
     read.file->forget(read.offset, read.length);
     if (!error) {
-        // Past the end of the file: whatever a drive or an earlier read left there, once and for
-        // all the same bytes.
+        // Past the end of the file, so that the same bytes are there whatever was in memory before.
         std::memset(read.to + read.needed, 0, read.length - read.needed);
         stats_.bytes += read.needed;
     }
@@ -332,33 +326,6 @@ void ReadRing::finish(uint32_t id, std::optional<Error> error) {
     impl_->free_ids.push_back(id);
     --in_flight_;
     read.client->read_done(read.tag, std::move(error));
-}
-
-Result<RingChoice> make_ring_engine(const RingOptions& options) {
-    if (options.depth < 1 || options.depth > 4096) {
-        return fail(Code::usage, cat("reads in flight: ", options.depth, " is not within 1..4096"));
-    }
-    RingChoice choice;
-    if (options.engine == IoEngine::automatic || options.engine == IoEngine::uring) {
-        auto uring = make_uring_engine(options);
-        if (uring) {
-            choice.engine = std::move(*uring);
-            return choice;
-        }
-        if (options.engine == IoEngine::uring) return tl::unexpected(std::move(uring).error());
-        choice.cause = std::move(uring).error().message;
-    }
-    RingOptions pool = options;
-    if (options.engine == IoEngine::paced && pool.threads == 0) pool.threads = paced_threads;
-    auto threads = make_threads_engine(pool);
-    if (!threads) return tl::unexpected(std::move(threads).error());
-    choice.engine = std::move(*threads);
-    if (options.engine == IoEngine::paced) {
-        if (options.paces.empty()) return fail(Code::usage, "a paced drive needs a rate");
-        choice.engine =
-            std::make_unique<PacedEngine>(std::move(choice.engine), options.paces, options.depth);
-    }
-    return choice;
 }
 
 }  // namespace sluice

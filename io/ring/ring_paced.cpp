@@ -6,10 +6,10 @@
 #include <cassert>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <thread>
 
 #include "io/clock.h"
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -18,8 +18,8 @@ namespace {
 
 constexpr uint64_t bytes_s_min = 1'000, bytes_s_max = 1'000'000'000'000'000;
 constexpr double latency_max = 10;                    // seconds
-constexpr auto spun = std::chrono::microseconds(50);  // the end of a wait: what sleeps overshoot
-// While the inner engine is late with a read that may be due before those held.
+constexpr auto spun = std::chrono::microseconds(50);  // at the end of a wait: a sleep may overshoot
+// How long to wait while a read in the inner engine may be due before those held.
 constexpr auto nap = std::chrono::microseconds(200);
 
 Clock::duration duration(double seconds) {
@@ -28,7 +28,7 @@ Clock::duration duration(double seconds) {
 
 class SteadyClock final : public PaceClock {
  public:
-    // Of this thread, which is the one that waits: sleeps end when they should, not 50 us later.
+    // For this thread, which is the one that waits: sleeps end on time, not 50 us later.
     SteadyClock() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
     Time now() override { return Clock::now(); }
     void wait_until(Time time) override {
@@ -76,7 +76,7 @@ Result<uint64_t> parse_drive_rate(std::string_view text) {
     if (!bytes) return bytes;
     if (*bytes >= bytes_s_min && *bytes <= bytes_s_max) return bytes;
     return fail(Code::usage,
-                cat("rate '", printable(text), "': a drive gives 1KB to 1000TB a second"));
+                cat("rate '", printable(text), "': must be 1KB to 1000TB (per second)"));
 }
 
 Result<std::vector<DrivePace>> parse_paces(std::string_view text) {
@@ -102,14 +102,10 @@ double paced_bytes_s(std::span<const DrivePace> paces, uint32_t drives) {
 std::string paces_text(std::span<const DrivePace> paces) {
     std::string out;
     for (const DrivePace& pace : paces) {
-        char text[64];
         const bool giga = pace.bytes_s >= 1e9;
-        std::snprintf(text, sizeof text, "%.4g %s/s", pace.bytes_s / (giga ? 1e9 : 1e6),
-                      giga ? "GB" : "MB");
-        out += cat(out.empty() ? "" : " + ", text);
-        if (pace.latency_s <= 0) continue;
-        std::snprintf(text, sizeof text, ", %.4g us", 1e6 * pace.latency_s);
-        out += text;
+        out += formatted("{}{:.4g} {}/s", out.empty() ? "" : " + ",
+                         pace.bytes_s / (giga ? 1e9 : 1e6), giga ? "GB" : "MB");
+        if (pace.latency_s > 0) out += formatted(", {:.4g} us", 1e6 * pace.latency_s);
     }
     return out;
 }

@@ -1,11 +1,11 @@
-// A drive of a given speed, played by files that are read faster: so that any machine can stand in
-// for one with that drive, or with several.
+// Drives of a given speed, simulated with files that can be read faster, so that any machine can
+// show how one with such drives would run.
 //
 //     submit -> inner engine -> held back until the modelled drive would have delivered -> reap
 //
-// The model, a drive at a time: a read needs `latency_s` before its bytes begin to move, reads
-// queue beside each other, and all their bytes go through one pipe of `bytes_s`, in the order
-// submitted. The files must be readable faster than that, or the stand-in is slower than it says.
+// The model, per drive: a read needs `latency_s` before its bytes begin to move, the latencies of
+// several reads overlap, and all bytes go through one pipe of `bytes_s` in the order submitted. The
+// files must be readable faster than that, otherwise the simulated drive is slower than it claims.
 #pragma once
 
 #include <chrono>
@@ -19,13 +19,12 @@
 
 namespace sluice {
 
-// "8.8GB": a size (see parse_size) that a drive gives a second, 1KB to 1000TB. usage names the
-// text.
+// "8.8GB": a size (see parse_size) per second, 1KB to 1000TB. Errors (usage) name the text.
 Result<uint64_t> parse_drive_rate(std::string_view text);
-// "8.8GB", "8.8GB,80us", one a drive joined by "+": "8.8GB+4.4GB,100us". A rate is as
-// above, a latency a number of ns, us, ms or s. Errors (usage) name the text.
+// "8.8GB", "8.8GB,80us", or one for each drive joined by "+": "8.8GB+4.4GB,100us". A rate as above,
+// a latency in ns, us, ms or s. Errors (usage) name the text.
 Result<std::vector<DrivePace>> parse_paces(std::string_view text);
-// Of all drives together.
+// The rate of all drives together.
 double paced_bytes_s(std::span<const DrivePace> paces, uint32_t drives);
 // "8.8 GB/s, 80 us + 4.4 GB/s".
 std::string paces_text(std::span<const DrivePace> paces);
@@ -38,13 +37,14 @@ class PaceClock {
     virtual Time now() = 0;
     virtual void wait_until(Time time) = 0;
 };
-// The steady clock. Waits end within a few microseconds of their time: all but the last stretch is
-// slept, that one is spun.
+// The steady clock. Waits end within a few microseconds of their time: they sleep, and spin at the
+// end.
 std::unique_ptr<PaceClock> make_pace_clock();
 
 class PacedEngine final : public RingEngine {
  public:
-    // `paces` by drive (File::drive()); a single one is every drive's. `depth` is the ring's.
+    // `paces` by drive (File::drive()); a single one applies to every drive. `depth` is that of the
+    // ring.
     PacedEngine(std::unique_ptr<RingEngine> inner, std::vector<DrivePace> paces, uint32_t depth,
                 std::unique_ptr<PaceClock> clock = make_pace_clock());
 
@@ -57,7 +57,7 @@ class PacedEngine final : public RingEngine {
     Result<void> submit(std::span<const Raw> reads) override;
     Result<size_t> reap(std::span<RawDone> out, bool wait) override;
 
-    // For reads submitted from now on: a drive that slows down.
+    // Changes the pace of a drive for reads submitted from now on.
     void set_pace(uint32_t drive, DrivePace pace);
 
  private:
@@ -78,7 +78,7 @@ class PacedEngine final : public RingEngine {
     std::unique_ptr<RingEngine> inner_;
     std::unique_ptr<PaceClock> clock_;
     std::vector<Pipe> pipes_;
-    bool shared_pace_;       // drives not in pipes_ yet are like the first
+    bool shared_pace_;       // drives that are not in pipes_ yet get the pace of the first
     std::vector<Time> due_;  // by read id
     std::vector<Held> held_;
     std::vector<RawDone> scratch_;

@@ -1,4 +1,5 @@
-// The ring where io_uring is missing: threads that wait in pread.
+// Source of io/ring/ring_engine.h: make_threads_engine(), reads by threads that block in pread, for
+// machines without io_uring.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/ring/ring.h"
+#include "io/ring/ring_engine.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -61,7 +62,7 @@ class ThreadsEngine final : public RingEngine {
     void work();
 
     const uint32_t depth_;
-    uint32_t in_flight_ = 0;  // submitted and not reaped; the caller's thread alone sees it
+    uint32_t in_flight_ = 0;  // submitted and not reaped; only for the caller's thread
     std::mutex mutex_;
     std::condition_variable work_there_, done_there_;
     FixedQueue<Raw> waiting_;
@@ -80,7 +81,7 @@ ThreadsEngine::~ThreadsEngine() {
 }
 
 Result<void> ThreadsEngine::start(uint32_t threads) {
-    // Signals are for the threads that know what to do with them.
+    // The new threads block all signals: others handle them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -93,7 +94,7 @@ Result<void> ThreadsEngine::start(uint32_t threads) {
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (threads_.empty()) {
-        return fail(Code::no_memory, cat("no thread could be started to read with: ", cause,
+        return fail(Code::no_memory, cat("cannot start a thread for reading: ", cause,
                                          "; see ulimit -u and the pids limit of the container"));
     }
     return {};

@@ -1,6 +1,5 @@
-// io_uring through liburing, and in words why there is none.
-#include "io/ring/ring.h"
-
+// Source of io/ring/ring_engine.h: make_uring_engine(), io_uring through liburing, and the reasons
+// why it cannot be used.
 #include <liburing.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -17,6 +16,7 @@
 
 #include "io/log.h"
 #include "io/memory.h"
+#include "io/ring/ring_engine.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -25,8 +25,8 @@ namespace {
 
 constexpr uint32_t files_max = 1024;
 constexpr uint32_t buffers_max = 1024;
-constexpr size_t buffer_bytes_max = size_t{1} << 30;  // the kernel's limit for one
-constexpr int submit_tries_max = 1000;                // with a millisecond between
+constexpr size_t buffer_bytes_max = size_t{1} << 30;  // the kernel's limit per buffer
+constexpr int submit_tries_max = 1000;                // a millisecond apart
 constexpr auto submit_pause = std::chrono::milliseconds(1);
 
 std::string kernel_release() {
@@ -34,15 +34,15 @@ std::string kernel_release() {
     return uname(&names) == 0 ? names.release : "unknown";
 }
 
-// Why `call` answered -`number`, as far as one can tell from outside.
+// The likely reason why `call` failed with errno `number`.
 Error unavailable(const char* call, int number) {
     std::string why = cat("io_uring cannot be used: ", call, ": ", errno_text(number), ": ");
     int forbidden = 0;
     std::ifstream("/proc/sys/kernel/io_uring_disabled") >> forbidden;
     if (number == EPERM && forbidden == 2) {
-        why += "the sysctl kernel.io_uring_disabled=2 forbids it to everyone";
+        why += "the sysctl kernel.io_uring_disabled=2 forbids it for everyone";
     } else if (number == EPERM && forbidden == 1) {
-        why += "the sysctl kernel.io_uring_disabled=1 forbids it to all but kernel.io_uring_group";
+        why += "the sysctl kernel.io_uring_disabled=1 forbids it for all but kernel.io_uring_group";
     } else if (number == EPERM || number == EACCES) {
         why += "probably a seccomp filter, as containers have by default";
     } else if (number == ENOSYS) {
@@ -60,12 +60,12 @@ Error unavailable(const char* call, int number) {
     } else if (number == EMFILE || number == ENFILE) {
         why += "too many open files (ulimit -n)";
     } else {
-        why += "for a reason unknown";
+        why += "for an unknown reason";
     }
-    return {Code::device, cat(why, "; --io threads runs without it")};
+    return {Code::device, cat(why, "; --io threads works without it")};
 }
 
-void tell_unregistered(size_t wanted, int number) {
+void report_unregistered(size_t wanted, int number) {
     if (number != ENOMEM) {
         log::debug(cat("io_uring: ", size_text(wanted), " not registered: ", errno_text(number)));
         return;
@@ -77,7 +77,7 @@ void tell_unregistered(size_t wanted, int number) {
     log::warn_once("RLIMIT_MEMLOCK",
                    cat("read buffers not registered with io_uring: ", size_text(wanted),
                        " more needed, RLIMIT_MEMLOCK ", allowed,
-                       "; reads go on with a little more CPU time. To raise it: ulimit -l "
+                       "; reads continue with a little more CPU time. To raise it: ulimit -l "
                        "unlimited, memlock in /etc/security/limits.conf, LimitMEMLOCK= of a "
                        "systemd unit, or docker run --ulimit memlock=-1"));
 }
@@ -118,7 +118,7 @@ class UringEngine final : public RingEngine {
 
 Result<void> UringEngine::start(uint32_t depth) {
     depth_ = depth;
-    // One thread submits and reaps: completions need not interrupt it. Since kernel 6.1.
+    // One thread submits and reaps, so completions need not interrupt it. Since kernel 6.1.
     const unsigned modern =
         IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
     int result = io_uring_queue_init(depth, &ring_, modern);
@@ -129,8 +129,8 @@ Result<void> UringEngine::start(uint32_t depth) {
     return prove();
 }
 
-// Empty tables, filled by add_file() and add_memory(). Kernels before 5.19 have none and answer
-// EINVAL; a filter that forbids the call forbids all we would use the ring for later.
+// Empty tables, filled by add_file() and add_memory(). Kernels before 5.19 do not have them and
+// answer EINVAL; a filter that forbids the call would forbid later ones too.
 Result<void> UringEngine::register_tables() {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -147,8 +147,8 @@ Result<void> UringEngine::register_tables() {
     return {};
 }
 
-// Sandboxes forbid single calls and old kernels single operations: only a read that came back
-// shows that reads come back.
+// Sandboxes forbid individual calls, and old kernels lack individual operations: only a read that
+// completes shows that reads work.
 Result<void> UringEngine::prove() {
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) return tl::unexpected(unavailable("pipe", errno));
@@ -195,7 +195,7 @@ Result<void> UringEngine::add_memory(std::span<std::byte> memory) {
         const auto slot = static_cast<unsigned>(buffers_.size());
         const int result = io_uring_register_buffers_update_tag(&ring_, slot, &piece, &tag, 1);
         if (result < 0) {
-            tell_unregistered(memory.size(), -result);
+            report_unregistered(memory.size(), -result);
             return {};
         }
         buffers_.push_back({memory.data() + at, bytes});
@@ -208,7 +208,7 @@ int UringEngine::registered_file(int fd) const {
     return static_cast<size_t>(fd) < slot_of_fd_.size() ? slot_of_fd_[fd] : -1;
 }
 
-// A handful: one per arena, one more per GiB.
+// There are only a few: one for each arena and GiB.
 int UringEngine::registered_buffer(const Raw& read) const {
     const auto begin = reinterpret_cast<uintptr_t>(read.to);
     for (size_t slot = 0; slot < buffers_.size(); ++slot) {
@@ -221,7 +221,7 @@ int UringEngine::registered_buffer(const Raw& read) const {
 
 void UringEngine::prepare(const Raw& read) {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
-    assert(sqe != nullptr);  // there are as many as reads in flight
+    assert(sqe != nullptr);  // the queue has room for all reads in flight
     const int file = registered_file(read.fd);
     const int buffer = registered_buffer(read);
     const int target = file >= 0 ? file : read.fd;

@@ -8,12 +8,13 @@ namespace sluice {
 
 namespace {
 
-// When all would be done if every copy in `used` takes part and the bytes flow like water: the
-// level T with sum((T - waiting/rate) * rate) = total over those that are below it.
+// When all drives would be done if every copy in `used` took part and bytes could be divided
+// freely: the time T with sum((T - waiting/rate) * rate) = total over the copies that are free
+// before T.
 double level(double total, std::span<const CopyState> copies, std::span<const bool> used) {
     double result = 0;
-    // Copies above the level take nothing; without them the level is another. A few rounds settle
-    // it, since each leaves out at least one.
+    // Copies that are busy longer take nothing, and without them T changes. Each round drops at
+    // least one of them, so it settles after a few.
     std::array<bool, copies_max> in{};
     std::copy(used.begin(), used.end(), in.begin());
     for (size_t round = 0; round < copies.size(); ++round) {
@@ -59,7 +60,7 @@ void share_bytes(uint64_t total, uint32_t alignment, uint64_t least,
             const bool little = shares[i] > 0 && shares[i] < least;
             if (little && (smallest == copies.size() || shares[i] < shares[smallest])) smallest = i;
         }
-        shares[largest] += total - sum;  // what rounding left
+        shares[largest] += total - sum;  // the rest from rounding
         if (smallest == copies.size() || smallest == largest) return;
         used[smallest] = false;
     }

@@ -157,7 +157,7 @@ def nowhere(file):
 
 
 for name in ("config.json", "tokenizer.json", "generation_config.json", INDEX, SHARD):
-    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to (a missing file|.*not there).*fetch it: hf download REPO {re.escape(name)}",
+    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to (a missing file|/nowhere/at/all, which does not exist).*fetch it: hf download REPO {re.escape(name)}",
              damaged("nowhere-" + name, nowhere(name)), "-p", "x")
 
 
@@ -184,7 +184,7 @@ check_run("a copy given with -m is not read: a warning says what reads it",
           run("inspect", TINY, "-m", other), 0, None, "errors-.*/copy: not read.*--mirror")
 one_line("a model given twice", 2, "twice", "-m", TINY, "-m", TINY + "/.", "-p", "x")
 one_line("a mirror of the model's own folder", 2, "dsv41-tiny", TINY, "--mirror", TINY, "-p", "x")
-one_line("a mirror with a link to nowhere", 3, "model-00002.*a link to what is not there; mend it", TINY, "--mirror",
+one_line("a mirror with a link to nowhere", 3, "model-00002.*a link to a missing file; repair it", TINY, "--mirror",
          damaged("mirror", nowhere("model-00002-of-00012.safetensors")), "-p", "x")
 os.mkfifo(work + "/prompt")
 one_line("a pipe as a prompt's file", 2, "-f: .*/prompt: a pipe, not a file; give one, or pipe it to -p -", TINY, "-f", work + "/prompt")

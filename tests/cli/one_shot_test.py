@@ -188,7 +188,7 @@ with subprocess.Popen([SLUICE, copy, *long, "--ignore-eos"], stdin=subprocess.DE
     os.utime(shard)
     output, errors = running.communicate(timeout=60)
 check("a shard that changes while it is in use ends the answer with an error that names it",
-      running.returncode == 3 and f"{shard}: it changed while it was in use".encode() in errors, errors)
+      running.returncode == 3 and f"{shard}: the file changed while it was in use".encode() in errors, errors)
 
 # A drive so slow that the whole answer would take minutes.
 with subprocess.Popen([SLUICE, copy, "-p", QUESTION, "--ignore-eos", "-n", "4000", "--cache-slots", "off", "--io", "paced:10MB"],
@@ -201,7 +201,7 @@ with subprocess.Popen([SLUICE, copy, "-p", QUESTION, "--ignore-eos", "-n", "4000
         running.kill()
         output, errors = running.communicate()
 check("and ends it soon, in one line", running.returncode == 3 and
-      errors.startswith(f"sluice: {shard}: it changed while".encode()) and errors.count(b"\n") == 1, errors)
+      errors.startswith(f"sluice: {shard}: the file changed while".encode()) and errors.count(b"\n") == 1, errors)
 
 # ---- threads that wait sleep soon, whatever else runs -----------------------------------------------
 shared = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout

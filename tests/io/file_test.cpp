@@ -119,7 +119,7 @@ TEST_CASE("a file cut after it was opened is named, with what was wanted and got
         CHECK(read.error().code == Code::corrupt);
         CHECK(mentions(read.error().message, path.native()));
         CHECK(mentions(read.error().message, "ends early"));
-        CHECK(mentions(read.error().message, "again, or put it back"));
+        CHECK(mentions(read.error().message, "again, or restore it"));
         CHECK(mentions(read.error().message, "got 50000"));
     }
 }
@@ -284,7 +284,7 @@ TEST_CASE("identity tells a changed file from the same") {
     const auto changed = open_before.unchanged();
     REQUIRE(!changed);
     CHECK(changed.error().code == Code::corrupt);
-    CHECK(changed.error().message.starts_with(path.string() + ": it changed"));
+    CHECK(changed.error().message.starts_with(path.string() + ": the file changed"));
 }
 
 TEST_CASE("an inode that was touched is told, by a new link or name it is no news") {

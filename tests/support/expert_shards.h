@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint/expert_reader.h"
+#include "io/checkpoint/expert_map.h"
 #include "io/text.h"
 #include "tests/support/temp_folder.h"
 

@@ -185,15 +185,16 @@ TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each i
     Copy dangling;
     dangling.remove("config.json");
     fs::create_symlink("nowhere", dangling / "config.json");
-    refuses(dangling, Code::not_found,
-            {"config.json: a link to nowhere, which is not there (an unfinished download?); fetch "
-             "it: hf download REPO "
-             "config.json"});
+    refuses(
+        dangling, Code::not_found,
+        {"config.json: a link to nowhere, which does not exist (an unfinished download?); fetch "
+         "it: hf download REPO "
+         "config.json"});
     Copy no_tokenizer;
     no_tokenizer.remove("tokenizer.json");
     fs::create_symlink("nowhere", no_tokenizer / "tokenizer.json");
     refuses(no_tokenizer, Code::not_found,
-            {"tokenizer.json: a link to nowhere, which is not there (an unfinished download?); "
+            {"tokenizer.json: a link to nowhere, which does not exist (an unfinished download?); "
              "fetch it: hf download REPO "
              "tokenizer.json"});
     Copy folder;

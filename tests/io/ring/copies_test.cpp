@@ -104,7 +104,7 @@ TEST_CASE("copies: a model and its mirror on two file systems are opened with on
         const auto opened = Checkpoint::open(
             {{model->path().string()}, "", Access::direct, false, {mirror->path().string()}});
         REQUIRE(opened);
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < 2; ++i) {
             const File &first = opened->shards()[i], &copy = opened->copies()[i].at(0);
             CHECK(first.alignment() == std::max(first.own_alignment(), copy.own_alignment()));
             CHECK(copy.alignment() == first.alignment());
@@ -130,7 +130,7 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
         CAPTURE(c.fails.value_or(2));
         std::vector<File> originals;
         std::vector<std::vector<File>> copies(2);
-        for (int32_t shard = 0; shard < 2; shard++) {
+        for (int32_t shard = 0; shard < 2; ++shard) {
             const std::string name = ExpertShards::name(shard, 2);
             originals.push_back(open_on(0, c, first.path() / name));
             copies[static_cast<size_t>(shard)].push_back(open_on(1, c, second.path() / name));
@@ -138,15 +138,15 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
         const auto ring = start(c, {{&originals[0], &copies[0][0]}, {&originals[1], &copies[1][0]}},
                                 {.short_read = 0.1, .reorder = 0.5});
         ExpertMap map(2, shards.experts, originals, {2, 64u << 10, 8}, copies);
-        for (int32_t layer = 0; layer < 2; layer++) {
-            for (int32_t expert = 0; expert < shards.experts; expert++) {
+        for (int32_t layer = 0; layer < 2; ++layer) {
+            for (int32_t expert = 0; expert < shards.experts; ++expert) {
                 REQUIRE(map.add({layer, expert}, parts_of(plain.checkpoint, {layer, expert})));
             }
         }
         ExpertReader reader(*ring, map);
         auto memory = PageBuffer::create(map.slot_bytes() * 8, "test");
         REQUIRE(memory);
-        for (int32_t i = 0; i < 8; i++) {
+        for (int32_t i = 0; i < 8; ++i) {
             reader.request({i % 2, i / 2}, memory->data() + i * map.slot_bytes(),
                            i < 5 ? Urgency::demand : Urgency::prefetch);
         }
@@ -154,9 +154,9 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
             Arrived arrived[8];
             const auto count = reader.collect(arrived, true);
             REQUIRE(count);
-            for (size_t i = 0; i < *count; i++) {
+            for (size_t i = 0; i < *count; ++i) {
                 if (arrived[i].error) FAIL(arrived[i].error->message);
-                for (int part = 0; part < expert_parts; part++) {
+                for (int part = 0; part < expert_parts; ++part) {
                     const auto at = static_cast<ExpertPart>(part);
                     const ByteRange range = map.range(arrived[i].key, at);
                     std::string want(range.length, '\0');

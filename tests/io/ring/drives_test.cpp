@@ -375,7 +375,7 @@ TEST_CASE("mirror: a shard that differs is an error that names it, so is none at
         other = good;
         for (size_t i = good.size() - from_end; i < good.size() - from_end / 2; ++i) other[i] ^= 1;
         write_file(mirror / name, other);
-        CHECK(refused().find("on differ") != std::string::npos);
+        CHECK(refused().find("bytes differ from offset") != std::string::npos);
     }
     std::filesystem::remove(mirror / name);
     std::filesystem::create_symlink(model / name, mirror / name);
@@ -411,7 +411,7 @@ TEST_CASE("mirror: on the drive that has its shards already it is told as idle, 
     const std::string here = beside.path().string(), there = apart.path().string();
     auto [idle, note] = opened({here});
     REQUIRE(idle.size() == 1);
-    CHECK(idle[0].find(here + ": on the drive that has these shards already") != idle[0].npos);
+    CHECK(idle[0].find(here + ": on a drive that has these shards already") != idle[0].npos);
     CHECK(note.ends_with("2 of 2 shards, 2 on a drive that has them already"));
     std::tie(idle, note) = opened({there});
     CHECK(idle.empty());

@@ -104,7 +104,7 @@ TEST_CASE("an old kernel, or one short of memory, is told as that") {
     CHECK(mentions(with(EINVAL), "is too old"));
     CHECK(mentions(with(ENOMEM), "ulimit -l"));
     CHECK(mentions(with(EMFILE), "ulimit -n"));
-    CHECK(mentions(with(EXDEV), "reason unknown"));
+    CHECK(mentions(with(EXDEV), "for an unknown reason"));
     for (const uint32_t error : {EINVAL, ENOMEM, EMFILE, EXDEV}) {
         CHECK(with(error).starts_with("threads|"));
     }

@@ -409,7 +409,7 @@ TEST_CASE("user file comes before system file, from XDG_CONFIG_HOME, else HOME")
 TEST_CASE("plan: a drive's rate is one that a drive can have, and said once") {
     Scene s;
     CHECK(s.good({"plan", "m", "--drive", "1KB"}).drive_rate == 1000);
-    CHECK(contains(s.bad({"plan", "m", "--drive", "1"}), "--drive: rate '1': a drive gives 1KB"));
+    CHECK(contains(s.bad({"plan", "m", "--drive", "1"}), "--drive: rate '1': must be 1KB"));
     CHECK(contains(s.bad({"plan", "m", "--drive", "0"}), "1KB"));
     CHECK(contains(s.bad({"plan", "m", "--drive", "2GB", "--io", "paced:1GB"}), "--io paced"));
     CHECK(contains(s.bad({"plan", "--shape", "x", "--mirror", "m"}), "--mirror"));
