@@ -1,4 +1,4 @@
-// Entry: streams made safe, options read, one front-end run.
+// Makes the standard streams safe, reads the options and runs one command.
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@
 #include "tools/inspect.h"
 #include "tools/one_shot.h"
 #include "tools/options/options.h"
-#include "tools/options/stray_names.h"
+#include "tools/options/suggestions.h"
 #include "tools/plan.h"
 #include "tools/record.h"
 #include "tools/selftest.h"
@@ -31,19 +31,19 @@ namespace {
 
 using namespace sluice;
 
-// Before libgomp reads it: threads that wait for work sleep after about a tenth of a millisecond,
-// not after many. Where other programs want the cores, a thread that spins keeps the one it waits
-// for from running: small models were ten times slower so.
+// Runs before libgomp reads its settings: threads that wait for work sleep after about a tenth of a
+// millisecond instead of many. If other programs want the cores, a thread that spins keeps the one
+// it waits for from running; small models were ten times slower.
 [[gnu::constructor(101)]] void limit_spinning() {
     if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "5000", 0);
 }
 
-// Large memory is asked for with an answer; this is for the many small things, those of libraries
-// included, that would end in an exception or in a file taken for damaged.
+// Large allocations are checked where they are made. This is for the many small ones, also in
+// libraries, which would otherwise end in an exception or make a good file look damaged.
 void out_of_memory() {
     constexpr std::string_view text =
         "sluice: out of memory: the machine, the container or ulimit -v allows no more "
-        "(--ram, -c)\n";
+        "(lower --ram or -c)\n";
     restore_terminal();
     [[maybe_unused]] const auto written = ::write(2, text.data(), text.size());
     ::_exit(exit_machine);
@@ -80,7 +80,7 @@ int run_command(const Options& options, const Terminal& terminal) {
     return exit_usage;
 }
 
-// The profile is written whatever became of the run; the run's own failure is the exit code then.
+// The profile is written even if the run fails; the exit code is that of the run then.
 int run_profiled(const Options& options, const Terminal& terminal) {
     if (options.profile_file.empty()) return run_command(options, terminal);
     if (auto begun = spans::start(options.profile_file); !begun) return report_error(begun.error());
@@ -98,24 +98,13 @@ int main(int argc, char** argv) {
     remember_terminal();
     auto invocation = parse_options(std::vector<std::string>(argv + 1, argv + argc), environment);
     if (!invocation) return report_error(invocation.error());
-    switch (invocation->show) {
-        case Invocation::Show::help: {
-            auto done = Output(1).write(invocation->help);
-            return done ? exit_ok : report_error(done.error());
-        }
-        case Invocation::Show::version:
-            return show_version();
-        case Invocation::Show::devices:
-            return show_devices();
-        case Invocation::Show::nothing:
-            break;
-    }
     const Options& options = invocation->options;
+    if (options.show != Show::nothing) return run_about(options);
     set_flag_origins(std::move(invocation->origins));
     log::Level level = options.quiet     ? log::Level::error
                        : options.verbose ? log::Level::info
                                          : log::Level::warn;
     log::set_level(options.log_level.value_or(level));
-    if (const std::string stray = stray_variables(environ); !stray.empty()) log::warn(stray);
+    if (const std::string unused = unused_variables(environ); !unused.empty()) log::warn(unused);
     return run_profiled(options, inspect_terminal(options.color, stdin_open));
 }

@@ -24,11 +24,11 @@ std::optional<uint64_t> number_at(std::string_view text) {
     while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
     uint64_t value = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (parsed.ec != std::errc()) return std::nullopt;  // "max", or nothing
+    if (parsed.ec != std::errc()) return std::nullopt;  // "max", or no file
     return value;
 }
 
-// The number behind `name` at the beginning of a line: "MemAvailable:  123 kB", "inactive_file 5".
+// The number after `name` at the beginning of a line: "MemAvailable:  123 kB", "inactive_file 5".
 std::optional<uint64_t> field(std::string_view text, std::string_view name) {
     while (!text.empty()) {
         const std::string_view line = text.substr(0, text.find('\n'));
@@ -49,7 +49,7 @@ constexpr CgroupNames version_1 = {{"memory.limit_in_bytes", "memory.soft_limit_
 constexpr CgroupNames version_2 = {
     {"memory.max", "memory.high"}, "memory.current", "inactive_file "};
 
-// What one group still allows; UINT64_MAX without a limit.
+// What one cgroup still allows; UINT64_MAX without a limit.
 uint64_t left_in_group(const fs::path& folder, const CgroupNames& names) {
     uint64_t limit = UINT64_MAX;
     for (const char* name : names.limits) {
@@ -62,8 +62,8 @@ uint64_t left_in_group(const fs::path& folder, const CgroupNames& names) {
     return limit - std::min(limit, fixed);
 }
 
-// The group and all above it. In a container the path may be one of the host's that does not exist
-// here: then the groups that do exist on the way up are the container's own.
+// The smallest of the group and its parents. In a container the path may be the host's and not
+// exist here; then the first parent that exists is the container's own group.
 uint64_t left_in_tree(const fs::path& mount, std::string_view group, const CgroupNames& names) {
     fs::path path = fs::path("/" + std::string(group)).lexically_normal();
     uint64_t left = UINT64_MAX;
@@ -143,7 +143,7 @@ Result<void> check_ram(uint64_t budget, uint64_t available) {
     if (budget <= available) return {};
     return fail(Code::no_memory,
                 cat("--ram ", size_text(budget), " is more than the ", size_text(available),
-                    " that are free: the machine would swap; give it less, or leave it out"));
+                    " available, so the machine would swap; give less, or omit --ram"));
 }
 
 Result<uint32_t> plan_cache_slots(const SlotRequest& request) {
@@ -159,7 +159,7 @@ Result<uint32_t> plan_cache_slots(const SlotRequest& request) {
             cat("expert cache: ", size_text(request.left), " hold ", slots, " experts of ",
                 size_text(request.slot_bytes), ", but one token uses ", needed, " (",
                 request.layers, " layers x ", needed / static_cast<uint64_t>(request.layers),
-                "), and a smaller cache only evicts what it will need; give it ",
+                "), and a smaller cache evicts experts right before they are needed; give it ",
                 size_text(needed * request.slot_bytes), " (", needed * request.slot_bytes,
                 " bytes) or turn it off"));
     }

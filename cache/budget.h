@@ -1,5 +1,5 @@
-// Every byte of RAM (and VRAM) is promised here before it is taken, once, at start; printed;
-// obeyed.
+// Budget: every byte of RAM (and another one for VRAM) is reserved here once, at start, before it
+// is allocated. The reservations are printed.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,13 @@ class Budget {
  public:
     explicit Budget(std::string device, uint64_t limit)
         : device_(std::move(device)), limit_(limit) {}
-    // Reserves, or fails with no_memory naming what, how much is missing, and what is taken
-    // already.
+    // Reserves, or fails (no_memory) with the name, the bytes missing and what is reserved already.
     Result<void> take(std::string_view what, uint64_t bytes);
     uint64_t left() const { return limit_ - used_; }
     uint64_t used() const { return used_; }
     uint64_t limit() const { return limit_; }
     const std::vector<BudgetLine>& lines() const { return lines_; }
-    std::string table() const;  // one line a class, sum last
+    std::string table() const;  // one line per reservation, then their sum
 
  private:
     std::string device_;
@@ -38,20 +37,20 @@ class Budget {
     std::vector<BudgetLine> lines_;
 };
 
-// What this process can still take: the least of MemAvailable and, for its memory cgroup and every
-// one above it (v1 or v2), limit - usage + page cache that the kernel would give up first.
-// `root` stands for "/" in tests.
+// What this process can still allocate: the smallest of MemAvailable and, for its memory cgroup and
+// each of its parents (v1 or v2), limit - usage + page cache that the kernel would reclaim first.
+// `root` replaces "/" in tests.
 uint64_t available_ram(const std::filesystem::path& root = "/");
-// What --ram defaults to: available_ram() minus headroom, the larger of 1 GiB and 10 %, but never
-// more than half.
+// The default of --ram: available_ram() minus headroom, which is the larger of 1 GiB and 10 %, but
+// never more than half.
 uint64_t default_ram_budget(const std::filesystem::path& root = "/");
 
-// Refuses a budget that is more than this process can take: the machine would swap.
+// Refuses a budget larger than what this process can allocate: the machine would swap.
 Result<void> check_ram(uint64_t budget, uint64_t available);
 
-// How many expert slots `left` bytes give. Nothing left (0: the cache is off) is 0 slots; otherwise
-// fewer than one token's working set (layers * top_k) is refused with the number needed (the cliff:
-// below it a token evicts its own experts), and more than all experts is cut.
+// How many expert slots fit in `left` bytes, at most one for each expert. No bytes (the cache is
+// off) give 0 slots. Otherwise fewer slots than one token uses (layers * top_k) are refused with
+// the number needed, because a token would evict its own experts.
 struct SlotRequest {
     uint64_t slot_bytes;
     int32_t layers, experts, top_k;

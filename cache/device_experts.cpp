@@ -9,10 +9,11 @@ namespace {
 constexpr uint64_t alignment = 256;
 
 // Where the six tensors of an expert lie in a device slot; all experts have the same shapes.
+// Returns the bytes of a slot.
 uint64_t lay_out(const ExpertMap& map, uint64_t (&offset)[expert_parts],
                  uint64_t (&bytes)[expert_parts]) {
     uint64_t at = 0;
-    for (int part = 0; part < expert_parts; part++) {
+    for (int part = 0; part < expert_parts; ++part) {
         bytes[part] = map.range({0, 0}, static_cast<ExpertPart>(part)).length;
         offset[part] = at;
         at = round_up(at + bytes[part], alignment);
@@ -45,7 +46,7 @@ Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExperts
     tier->dim_ = cols_w1;
     uint64_t offset[expert_parts], bytes[expert_parts];
     const uint64_t slot = lay_out(map, offset, bytes);
-    for (int part = 0; part < expert_parts; part++)
+    for (int part = 0; part < expert_parts; ++part)
         tier->parts_[part] = {offset[part], bytes[part]};
     const uint32_t count = options.cache_slots + options.transit_slots;
     auto memory = backend.allocate(slot * count, cat(count, " expert slots"));
@@ -53,7 +54,7 @@ Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExperts
     tier->slots_.resize(count);
     tier->handed_.reserve(count);
     tier->placed_.reserve(count);
-    for (uint32_t i = 0; i < count; i++) tier->slots_[i].memory = *memory + i * slot;
+    for (uint32_t i = 0; i < count; ++i) tier->slots_[i].memory = *memory + i * slot;
     if (options.poison) tier->poison_.assign(slot, std::byte{0xff});
     return tier;
 }
@@ -61,7 +62,7 @@ Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExperts
 DeviceExperts::Slot* DeviceExperts::find(ExpertKey key) {
     if (const int64_t entry = tier_.find(key); entry >= 0)
         return &slots_[static_cast<size_t>(entry)];
-    for (size_t i = tier_.entries(); i < slots_.size(); i++) {
+    for (size_t i = tier_.entries(); i < slots_.size(); ++i) {
         if (slots_[i].key == key && slots_[i].in_use) return &slots_[i];
     }
     return nullptr;
@@ -73,7 +74,7 @@ void DeviceExperts::hand_out(uint32_t slot) {
     handed_.push_back(slot);
 }
 
-// Entries of a demand that was given up before their upload hold nothing.
+// The entries of a demand that was given up before their upload hold nothing.
 void DeviceExperts::drop_unfilled() {
     for (ExpertKey key : placed_) {
         const int64_t entry = tier_.find(key);
@@ -82,7 +83,7 @@ void DeviceExperts::drop_unfilled() {
     placed_.clear();
 }
 
-// Behind the compute that last read the slot.
+// Ordered after the compute that last read the slot.
 void DeviceExperts::poison(const Slot& slot) {
     if (poison_.empty()) return;
     backend_.uploads_after_compute(slot.last_use);
@@ -97,13 +98,13 @@ void DeviceExperts::begin(int32_t layer, std::span<const int32_t> experts, Deman
     const bool decode = kind == DemandKind::decode;
     for (int32_t expert : experts) {
         const int64_t entry = tier_.hit({layer, expert}, decode);
-        (decode ? stats_.asked : stats_.sweep_asked)++;
+        ++(decode ? stats_.asked : stats_.prompt_asked);
         if (entry < 0) {
             missing.push_back(expert);
             stats_.misses += decode;
             continue;
         }
-        (decode ? stats_.hits : stats_.sweep_hits)++;
+        ++(decode ? stats_.hits : stats_.prompt_hits);
         hand_out(static_cast<uint32_t>(entry));
     }
     if (tier_.entries() == 0) return;
@@ -121,7 +122,7 @@ Result<ExpertWeights> DeviceExperts::weights(ExpertKey key) const {
     const Slot* slot = const_cast<DeviceExperts*>(this)->find(key);
     if (!slot || slot->key != key) {
         return fail(Code::device, cat("expert ", key.expert, " of layer ", key.layer,
-                                      " is not in the VRAM slot it was looked for in"));
+                                      " is not in its VRAM slot"));
     }
     const auto part = [&](ExpertPart which) {
         return reinterpret_cast<const uint8_t*>(slot->memory + parts_[which].offset);
@@ -138,7 +139,7 @@ Result<void> DeviceExperts::upload(ExpertKey key, const std::byte* host) {
         transit_next_ = (transit_next_ + 1) % transit_slots();
         if (slots_[static_cast<size_t>(at)].in_use) {
             return fail(Code::device,
-                        "an expert slot in VRAM was asked for again before its use was marked");
+                        "a transit slot in VRAM was needed again before its use was marked");
         }
     }
     Slot* slot = &slots_[static_cast<size_t>(at)];
@@ -146,7 +147,7 @@ Result<void> DeviceExperts::upload(ExpertKey key, const std::byte* host) {
     backend_.uploads_after_compute(slot->last_use);
     slot->key = key;
     const auto& starts = map_.plan(key).starts;
-    for (int part = 0; part < expert_parts;) {  // neighbours in both places go in one copy
+    for (int part = 0; part < expert_parts;) {  // parts adjacent in both places are one copy
         int end = part + 1;
         uint64_t bytes = parts_[part].bytes;
         while (end < expert_parts && starts[end] == starts[part] + bytes &&

@@ -1,15 +1,16 @@
-// The experts in VRAM: which are resident, which slot the next upload takes, who leaves.
+// DeviceExperts: the experts in VRAM. Which are resident, which slot the next upload uses, and
+// which are evicted.
 //
-//   begin(layer, ids)  ->  the missing ones, for the RAM tier  ->  upload() each as it arrives  ->
+//   begin(layer, ids)  ->  the missing ones, for ExpertCache  ->  upload() each as it arrives  ->
 //   flush()  ->  compute  ->  used()
 //
-// Two kinds of slots, as in RAM: `cache_slots` that the policy manages, filled on demand only, and
-// `transit_slots` that experts pass through (no cache, prompts). A prompt fills only cache slots
-// that never held anything.
+// Two kinds of slots, as in RAM: `cache_slots`, managed by the policy and filled on demand only,
+// and `transit_slots` that experts pass through (no cache, prompts). A prompt fills only cache
+// slots that never held anything.
 //
-// Nothing here waits for the device. A slot's next upload is ordered behind the compute that last
-// read it, compute is ordered behind its upload; the host memory an upload reads is free when its
-// mark has passed (Backend::uploads_done). Engine thread only. No allocation of memory after
+// Nothing here waits for the device. A slot's next upload is ordered after the compute that last
+// read it, and compute after its upload; the host memory that an upload reads is free again when
+// its mark has passed (Backend::uploads_done). Engine thread only. No allocation after
 // construction.
 #pragma once
 
@@ -26,35 +27,34 @@ namespace sluice {
 struct DeviceExpertsOptions {
     uint32_t cache_slots = 0;
     uint32_t transit_slots = 4;  // at least 2
-    std::string policy = "aging-lru";
+    std::string policy = default_policy;
     uint64_t seed = 0;
-    // A cache slot whose expert leaves is filled with 0xff until the next arrives, as in RAM.
+    // Fill the cache slot of an evicted expert with 0xff until the next one arrives, as in RAM.
     bool poison = poison_default;
 };
 
 class DeviceExperts {
  public:
-    // Device bytes a slot takes: every tensor 256-byte aligned.
+    // Device bytes per slot: every tensor is aligned to 256 bytes.
     static uint64_t slot_bytes(const ExpertMap& map);
     static Result<std::unique_ptr<DeviceExperts>> create(const DeviceExpertsOptions& options,
                                                          const ExpertMap& map, Backend& backend,
                                                          int32_t rows_w1, int32_t cols_w1);
 
-    // Starts a layer's demand, and gives the missing ones their places. `missing` receives those of
-    // `experts` that are not resident, in order; the others stay until the next begin().
+    // Starts a layer's demand and assigns places to the missing experts. `missing` receives
+    // those that are not resident, in order; the others stay until the next begin().
     void begin(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
                std::vector<int32_t>& missing);
     bool resident(ExpertKey key) const { return tier_.find(key) >= 0; }
-    // Of a resident expert (begin() found it, or upload() brought it in this demand).
+    // Requires a resident expert: found by begin(), or uploaded in this demand.
     Result<ExpertWeights> weights(ExpertKey key) const;
 
-    // Starts copying an expert from a RAM slot, laid out as map.plan(key) says. Its weights may be
-    // used by compute that is started after flush(). At most transit_slots uploads between two
-    // calls of used().
+    // Starts copying an expert from a RAM slot with the layout of map.plan(key). Compute started
+    // after flush() may use its weights. At most transit_slots uploads between two calls of used().
     Result<void> upload(ExpertKey key, const std::byte* host);
-    // Lets compute from here on see the uploads so far. Returns their mark.
+    // Compute started from now on sees all uploads so far. Returns their mark.
     uint64_t flush();
-    // Compute started so far reads what was resident or uploaded: call it after launching.
+    // Call after launching: the compute started so far is what reads the slots handed out.
     void used();
     void token_passed() { tier_.token_passed(); }
 
@@ -88,10 +88,10 @@ class DeviceExperts {
     int32_t inner_ = 0, dim_ = 0;
     Part parts_[expert_parts] = {};
     std::vector<Slot> slots_;        // cache slots first
-    std::vector<std::byte> poison_;  // a slot of it, or none
+    std::vector<std::byte> poison_;  // one slot's worth, or empty
     uint32_t transit_next_ = 0;
     std::vector<uint32_t> handed_;   // slots in use since the last used()
-    std::vector<ExpertKey> placed_;  // entries given in begin(), to be filled by upload()
+    std::vector<ExpertKey> placed_;  // assigned in begin(), to be filled by upload()
     CacheStats stats_;
 };
 

@@ -12,25 +12,22 @@ namespace sluice {
 ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map, ReadRing& ring,
                         std::span<std::byte> memory, std::unique_ptr<Policy> policy)
     : map_(map),
-      ring_(ring),
       reader_(ring, map),
       tier_(std::move(policy), options.cache_slots, map.layers(), map.experts()),
       slots_(memory, map, options.cache_slots, options.transit_slots, options.poison),
-      read_ahead_(std::clamp<uint32_t>(4 * map.tuning().in_flight_max, 16,
+      queued_max_(std::clamp<uint32_t>(4 * map.tuning().in_flight_max, 16,
                                        ExpertReader::waiting_max() / 2)),
       asked_at_(static_cast<size_t>(map.experts()), 0),
       kept_(static_cast<size_t>(map.experts()), false),
-      pauses_(static_cast<size_t>(map.layers())) {
+      prefetcher_(map, ring, reader_, slots_, demand_, stats_),
+      ahead_(map, reader_, slots_, demand_, stats_) {
     const auto experts = static_cast<size_t>(map.experts());
     items_.reserve(experts);
     ready_.reserve(experts);
     to_read_.reserve(experts);
-    ahead_.reserve(experts);
-    guesses_.reserve(guesses_max);
-    judged_.reserve(guesses_max);
 }
 
-// ---- a demand ----------------------------------------------------------------------------------
+// ---- the steps of a demand ---------------------------------------------------------------------
 
 Result<void> ExpertCache::Impl::check_finished(int32_t layer) {
     if (broken_) return tl::unexpected<Error>(*broken_);
@@ -38,32 +35,44 @@ Result<void> ExpertCache::Impl::check_finished(int32_t layer) {
     if (given_ == items_.size() && held_ == 0) return {};
     return fail(Code::usage,
                 cat("layer ", layer, ": experts asked for while ", items_.size() - given_,
-                    " of layer ", layer_, " are not taken and ", held_, " not released"));
+                    " of layer ", demand_.layer, " are not taken and ", held_, " not released"));
 }
 
+// Counts the demand as well, so that a second mention of an expert is recognised.
 Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> experts) {
     if (auto finished = check_finished(layer); !finished) return finished;
     if (layer < 0 || layer >= map_.layers()) {
-        return fail(Code::usage, cat("layer ", layer, " is not one of ", map_.layers()));
+        return fail(Code::usage,
+                    cat("layer ", layer, " does not exist: the model has ", map_.layers()));
     }
-    ++demand_;
+    ++demand_.number;
     for (int32_t expert : experts) {
         if (!map_.has({layer, expert})) {
-            return fail(Code::usage, cat("layer ", layer, ": expert ", expert, " is not one of ",
-                                         map_.experts()));
+            return fail(Code::usage, cat("layer ", layer, ": expert ", expert,
+                                         " does not exist: a layer has ", map_.experts()));
         }
         uint64_t& asked = asked_at_[static_cast<size_t>(expert)];
-        if (asked == demand_) {
+        if (asked == demand_.number) {
             return fail(Code::usage,
                         cat("layer ", layer, ": expert ", expert, " is asked for twice"));
         }
-        asked = demand_;
+        asked = demand_.number;
     }
     return {};
 }
 
-// Hits become ready at once, `first` before the others, else in the order asked; everything without
-// an entry goes to to_read_.
+void ExpertCache::Impl::begin(int32_t layer, bool more) {
+    items_.clear();
+    ready_.clear();
+    to_read_.clear();
+    given_ = started_ = 0;
+    if (layer != demand_.layer) drop_kept();  // no chunk comes back to the layer before
+    demand_.layer = layer;
+    demand_.more = more;
+}
+
+// Hits become ready at once, `first` before the others, otherwise in the order asked; everything
+// without an entry goes to to_read_.
 void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kind,
                                 std::span<const int32_t> first) {
     const bool decode = kind == DemandKind::decode;
@@ -71,7 +80,7 @@ void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kin
     tier_.begin();
     for (int32_t expert : experts) {
         const auto number = static_cast<uint32_t>(items_.size());
-        const ExpertKey key{layer_, expert};
+        const ExpertKey key{demand_.layer, expert};
         items_.push_back({expert, slots_.find(key)});
         if (tier_.hit(key, decode) < 0) to_read_.push_back(number);
         bool hit = false;
@@ -79,69 +88,44 @@ void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kin
             Slot& slot = slots_[items_.back().slot];
             slot.item = number;
             const bool ready = slot.state == SlotState::ready;
-            hit = ready && !slot.ahead;
-            if (slot.guessed) ++stats_.prefetch_used;
-            if (slot.ahead) --ahead_slots_;
+            hit = ready && !slot.read_ahead;
             if (ready && std::find(first.begin(), first.end(), expert) != first.end()) {
                 ready_.insert(ready_.begin() + in_front++, number);
             } else if (ready) {
                 ready_.push_back(number);
             } else {
                 reader_.promote(key);
-                if (slot.guessed && decode) ++stats_.late_prefetches;
             }
-            slot.guessed = slot.ahead = false;
+            prefetcher_.used(slot, decode && !ready);
+            ahead_.taken(slot);
         }
-        ++(decode ? stats_.asked : stats_.sweep_asked);
-        if (hit) ++(decode ? stats_.hits : stats_.sweep_hits);
+        ++(decode ? stats_.asked : stats_.prompt_asked);
+        if (hit) ++(decode ? stats_.hits : stats_.prompt_hits);
         if (decode && !hit) ++stats_.misses;
     }
 }
 
-// Settles who is evicted for whom, in an order that no timing enters; then leaves in to_read_ what
+// Decides who is evicted for whom, in an order that no timing enters; then leaves in to_read_ what
 // has to be read, in the order to read it.
 void ExpertCache::Impl::find_room(DemandKind kind) {
-    const bool sweep = kind == DemandKind::sweep;
-    if (sweep) {
+    const bool prompt = kind == DemandKind::prompt;
+    if (prompt) {
         std::sort(to_read_.begin(), to_read_.end(),
                   [this](uint32_t a, uint32_t b) { return items_[a].expert < items_[b].expert; });
     }
     for (uint32_t item : to_read_) {
-        const Tier::Placed placed = tier_.place(key_of(items_[item]), !sweep);
+        const Tier::Placed placed = tier_.place(key_of(items_[item]), !prompt);
         seat(items_[item], placed);
-        if (placed.entry < 0 && more_) keep(items_[item].expert);
+        if (placed.entry < 0 && demand_.more) keep(items_[item].expert);
     }
     std::erase_if(to_read_, [this](uint32_t item) {
         const uint32_t slot = items_[item].slot;
-        return slot != none && slots_[slot].state != SlotState::empty;  // prefetched
+        return slot != none && slots_[slot].state != SlotState::empty;  // prefetched or read ahead
     });
-    if (!sweep) return;
+    if (!prompt) return;
     std::sort(to_read_.begin(), to_read_.end(), [this](uint32_t a, uint32_t b) {
-        return place_in_file(key_of(items_[a])) < place_in_file(key_of(items_[b]));
+        return place_in_file(map_, key_of(items_[a])) < place_in_file(map_, key_of(items_[b]));
     });
-}
-
-// Who stays is settled here, too: the lowest ids, so that no timing enters.
-void ExpertCache::Impl::keep(int32_t expert) {
-    const auto one = static_cast<size_t>(expert);
-    if (kept_[one] || kept_count_ == tier_.lent().size()) return;
-    kept_[one] = true;
-    ++kept_count_;
-}
-
-// What the demand that runs has asked for goes when it is released.
-void ExpertCache::Impl::drop_kept() {
-    if (kept_count_ == 0) return;
-    for (int32_t expert = 0; expert < map_.experts(); ++expert) {
-        if (!kept_[static_cast<size_t>(expert)]) continue;
-        kept_[static_cast<size_t>(expert)] = false;
-        const uint32_t number = slots_.find({layer_, expert});
-        if (number == none) continue;
-        const Slot& slot = slots_[number];
-        const bool idle = slot.pins == 0 && slot.item == Slot::no_item;
-        if (!slot.cached && slot.state == SlotState::ready && idle) slots_.give_back(number);
-    }
-    kept_count_ = 0;
 }
 
 void ExpertCache::Impl::seat(Item& item, const Tier::Placed& placed) {
@@ -162,9 +146,27 @@ void ExpertCache::Impl::seat(Item& item, const Tier::Placed& placed) {
     }
 }
 
-std::tuple<uintptr_t, uint64_t, uint64_t> ExpertCache::Impl::place_in_file(ExpertKey key) const {
-    return {reinterpret_cast<uintptr_t>(&map_.file(key)), map_.plan(key).reads.front().offset,
-            map_.range(key, w1_codes).offset};
+// Which experts are kept is decided here, too: those with the lowest ids, so that no timing enters.
+void ExpertCache::Impl::keep(int32_t expert) {
+    const auto one = static_cast<size_t>(expert);
+    if (kept_[one] || kept_count_ == tier_.lent().size()) return;
+    kept_[one] = true;
+    ++kept_count_;
+}
+
+// What the running demand has asked for is freed when it is released, the rest now.
+void ExpertCache::Impl::drop_kept() {
+    if (kept_count_ == 0) return;
+    for (int32_t expert = 0; expert < map_.experts(); ++expert) {
+        if (!kept_[static_cast<size_t>(expert)]) continue;
+        kept_[static_cast<size_t>(expert)] = false;
+        const uint32_t number = slots_.find({demand_.layer, expert});
+        if (number == none) continue;
+        const Slot& slot = slots_[number];
+        const bool idle = slot.pins == 0 && slot.item == Slot::no_item;
+        if (!slot.cached && slot.state == SlotState::ready && idle) slots_.give_back(number);
+    }
+    kept_count_ = 0;
 }
 
 // ---- the interface -----------------------------------------------------------------------------
@@ -189,7 +191,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
                                      " slots for a model of ", all, " experts"));
     }
     if (reinterpret_cast<uintptr_t>(memory.data()) % page_size != 0) {
-        return fail(Code::usage, "expert cache: its memory does not begin at a page");
+        return fail(Code::usage, "expert cache: its memory does not begin at a page boundary");
     }
     if (memory.size() / map.slot_bytes() < slots) {
         return fail(Code::no_memory,
@@ -205,27 +207,33 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
 Result<void> ExpertCache::demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
                                  bool more, std::span<const int32_t> first) {
     Impl& impl = *impl_;
+    const bool decode = kind == DemandKind::decode;
+    const int32_t layer_before = impl.demand_.layer;
+
+    // 1. Refuse what cannot be served: slots of an unfinished demand are still in use.
     if (auto checked = impl.check(layer, experts); !checked) return checked;
-    if (impl.reader_.pending() > 0) {
-        if (auto collected = impl.collect(false); !collected) return collected;
-    }
-    impl.items_.clear();
-    impl.ready_.clear();
-    impl.to_read_.clear();
-    impl.given_ = impl.started_ = 0;
-    if (layer != impl.layer_) impl.drop_kept();
-    const int32_t layer_before = std::exchange(impl.layer_, layer);
-    impl.learn_pause(layer_before, kind == DemandKind::decode);
-    impl.more_ = more && impl.in_chunk_group_ && kind == DemandKind::sweep;
+    // 2. Take in finished reads, so that they count as ready and can be given at once.
+    if (auto collected = impl.collect_finished(); !collected) return collected;
+    // 3. Start with empty lists. Only chunks of a prompt can have others behind them.
+    impl.begin(layer, more && impl.in_chunk_group_ && !decode);
+    // 4. Learn how long the drives were idle, before this demand gives them work.
+    impl.prefetcher_.learn_pause(layer_before, decode);
+    // 5. Find what is there or on its way. That protects it from the evictions of step 8.
     impl.look_up(experts, kind, first);
-    impl.drop_passed_guesses();
-    if (!impl.more_) impl.drop_kept();
-    if (!impl.in_chunk_group_ || impl.ahead_layer_ == layer) impl.forget_ahead();
-    impl.drop_ahead();
+    // 6. Free what was read for this layer and not asked for. After look_up(), which took the rest.
+    impl.prefetcher_.drop_passed();
+    if (!impl.demand_.more) impl.drop_kept();
+    // 7. The same for what was read ahead; later chunks of a group may still use it.
+    if (!impl.in_chunk_group_ || impl.ahead_.layer() == layer) impl.ahead_.forget();
+    impl.ahead_.drop_unneeded();
+    // 8. Give places to the missing ones. The only step that evicts; no timing enters.
     impl.find_room(kind);
-    if (kind == DemandKind::decode) impl.judge_guesses();
+    // 9. Compare the last guesses with what was asked for. Counters only.
+    if (decode) impl.prefetcher_.judge(experts);
+    // 10. Start the reads, the demand's first.
     auto moved = impl.progress();
-    impl.tell_pause();
+    // 11. Tell the reader how long it may prefetch before the next demand.
+    impl.prefetcher_.announce_pause();
     return moved;
 }
 
@@ -235,12 +243,13 @@ Result<ExpertHandle> ExpertCache::next() {
         return fail(Code::usage, "every expert of this layer was taken already");
     }
     auto moved = impl.progress();
-    if (moved && impl.reader_.pending() > 0) moved = impl.collect(false);
+    if (moved) moved = impl.collect_finished();
     if (moved) moved = impl.progress();
     while (moved && !impl.failed_ && impl.given_ == impl.ready_.size()) {
         if (impl.reader_.pending() == 0) {
-            return fail(Code::usage, cat("layer ", impl.layer_, ": all transit slots are held by ",
-                                         impl.held_, " experts that were not released"));
+            return fail(Code::usage,
+                        cat("layer ", impl.demand_.layer, ": all transit slots are held by ",
+                            impl.held_, " experts that were not released"));
         }
         moved = impl.collect(true);
         if (moved && !impl.failed_) moved = impl.progress();
@@ -271,6 +280,7 @@ Result<const std::byte*> ExpertCache::bytes(const ExpertHandle& handle) const {
                                   handle.key.expert, " of layer ", handle.key.layer));
 }
 
+// Here and below, a failed read ring is reported by the next call that returns a Result.
 void ExpertCache::release(const ExpertHandle& handle) {
     Impl& impl = *impl_;
     if (!bytes(handle) || impl.slots_[handle.slot].pins == 0) return;
@@ -278,7 +288,7 @@ void ExpertCache::release(const ExpertHandle& handle) {
     --slot.pins;
     --impl.held_;
     if (!slot.cached && slot.pins == 0 && !impl.kept(slot.key)) impl.slots_.give_back(handle.slot);
-    (void)impl.progress();  // a broken ring is told by the next call that can
+    (void)impl.progress();
 }
 
 void ExpertCache::abandon() {
@@ -309,8 +319,8 @@ Result<void> ExpertCache::begin_chunk_group(uint32_t chunks) {
 void ExpertCache::end_chunk_group() {
     Impl& impl = *impl_;
     impl.drop_kept();
-    impl.in_chunk_group_ = impl.more_ = false;
-    impl.drop_ahead();
+    impl.in_chunk_group_ = impl.demand_.more = false;
+    impl.ahead_.drop_unneeded();
     impl.tier_.take_back();
 }
 
@@ -319,9 +329,9 @@ bool ExpertCache::keeps_layer() const {
 }
 
 void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {
-    if (layer == impl_->layer_) return;
-    impl_->note_guesses(layer, guesses, count);
-    (void)impl_->progress();  // a broken ring is told by the next call that can
+    if (layer == impl_->demand_.layer) return;
+    impl_->prefetcher_.add(layer, guesses, count);
+    (void)impl_->progress();
 }
 
 bool ExpertCache::ready() const {
@@ -340,24 +350,14 @@ Result<void> ExpertCache::wait_for_reads() {
 
 void ExpertCache::read_ahead(int32_t layer, std::span<const int32_t> experts) {
     Impl& impl = *impl_;
-    if (layer == impl.layer_ && impl.given_ < impl.items_.size()) return;
-    impl.forget_ahead();
-    impl.ahead_layer_ = layer;
-    impl.drop_ahead();
-    for (int32_t expert : experts) {
-        if (impl.map_.has({layer, expert})) impl.ahead_.push_back(expert);
-    }
-    std::sort(impl.ahead_.begin(), impl.ahead_.end(), [&](int32_t a, int32_t b) {
-        return impl.place_in_file({layer, a}) < impl.place_in_file({layer, b});
-    });
-    (void)impl.progress();  // a broken ring is told by the next call that can
+    if (layer == impl.demand_.layer && impl.given_ < impl.items_.size()) return;
+    impl.ahead_.announce(layer, experts);
+    (void)impl.progress();
 }
 
 Result<void> ExpertCache::pump() {
     if (impl_->broken_) return tl::unexpected<Error>(*impl_->broken_);
-    if (impl_->reader_.pending() > 0) {
-        if (auto collected = impl_->collect(false); !collected) return collected;
-    }
+    if (auto collected = impl_->collect_finished(); !collected) return collected;
     return impl_->progress();
 }
 

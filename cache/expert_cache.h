@@ -1,10 +1,10 @@
-// The experts in RAM: which are resident, which are on their way, who leaves.
+// ExpertCache: the experts in RAM. Which are resident, which are being read, and which are evicted.
 //
 //   demand(layer, ids)  ->  next() x ids.size(), hits first, then as reads arrive  ->  compute  ->
 //   release()
 //
-// Each handle names slot, key and generation, checked at the point of use: a slot that does not
-// hold the expert asked for is an Error, never some pointer. A slot is reused only after its last
+// Each handle names slot, key and generation, and they are checked at the point of use: a slot that
+// does not hold the expert is an Error, never a wrong pointer. A slot is reused only after its last
 // release(). Debug builds fill freed slots with 0xff (scale bytes 255: NaN in the logits).
 //
 // Two kinds of slots: `cache_slots` managed by the policy, `transit_slots` that experts pass
@@ -21,8 +21,8 @@
 // where as many experts stay until the last chunk has passed the layer; if there is room for a
 // second layer's worth, the next layer can be read meanwhile.
 //
-// Who is evicted is settled inside demand(), in the order asked and whatever the drive does, and
-// prefetching changes none of it: the simulator replays it exactly.
+// Evictions are decided inside demand(), in the order asked, and begin_chunk_group(). Neither the
+// drive's timing nor prefetching has a part in them, so the simulator replays them exactly.
 //
 // Engine thread only. No allocation after construction.
 #pragma once
@@ -36,7 +36,7 @@
 
 namespace sluice {
 
-// An optimised build does not spend memory bandwidth on it unless asked.
+// Optimised builds do not spend memory bandwidth on poisoning unless asked.
 #if defined(__SANITIZE_ADDRESS__) || (!defined(__OPTIMIZE__) && !defined(NDEBUG))
 inline constexpr bool poison_default = true;
 #else
@@ -46,7 +46,7 @@ inline constexpr bool poison_default = false;
 struct ExpertCacheOptions {
     uint32_t cache_slots = 0;    // 0: cache off
     uint32_t transit_slots = 8;  // at least 2
-    std::string policy = "aging-lru";
+    std::string policy = default_policy;
     uint64_t seed = 0;
     bool poison = poison_default;  // fill freed slots with 0xff
 };
@@ -57,7 +57,7 @@ struct ExpertHandle {
     uint64_t generation = 0;
 };
 
-enum class DemandKind { decode, sweep };
+enum class DemandKind { decode, prompt };
 
 class ExpertCache {
  public:
@@ -68,61 +68,62 @@ class ExpertCache {
                                                        std::span<std::byte> memory);
     ~ExpertCache();
 
-    // The distinct experts this layer needs, in router order (decode) or any order (sweep: read in
-    // file order). Requires the last demand to be finished: every expert returned by next() and
-    // released.
-    // `more`: of chunks that share their reads, another one comes to this layer. `first`: of those
-    // that are there, the ones that next() gives before the others; it changes nothing else.
+    // The distinct experts that this layer needs, in router order (decode) or in any order (prompt:
+    // they are read in file order). Requires the last demand to be finished: every expert returned
+    // by next() and released.
+    // `more`: another chunk of the chunk group will come to this layer. `first`: those among the
+    // resident ones that next() gives before the others; has no other effect.
     Result<void> demand(int32_t layer, std::span<const int32_t> experts, DemandKind kind,
                         bool more = false, std::span<const int32_t> first = {});
 
-    // The next expert that is ready; blocks on the drive if none is. A failed read is an Error that
-    // names shard and drive; the rest of the demand is then abandoned, and the cache stays usable
-    // for a new one. Without free transit slots because the caller holds them all: an Error, not a
-    // deadlock.
+    // The next expert that is ready; waits for the drive if none is. A failed read is an Error that
+    // names shard and drive; the rest of the demand is then abandoned, and the cache can serve a
+    // new one. If the caller holds all transit slots, the result is an Error, not a deadlock.
     Result<ExpertHandle> next();
-    // Whether next() has one at hand.
+    // Whether next() would return at once.
     bool ready() const;
-    // Blocks until all of the demand that has room is read; next() tells of failures.
+    // Waits until everything in the demand for which there are slots is read. Failures are reported
+    // by next().
     Result<void> wait_for_reads();
-    // Base of the slot; fails (device) if it no longer holds handle.key in that generation.
+    // Start of the slot; fails (device) if it no longer holds handle.key in that generation.
     Result<const std::byte*> bytes(const ExpertHandle& handle) const;
-    // Every handle once; a handle that is not held (again, or after abandon()) is ignored.
+    // To be called once per handle. A handle that is not held (released before, or taken back by
+    // abandon()) is ignored.
     void release(const ExpertHandle& handle);
-    // Gives the rest of the demand up (the user stopped): waits for its reads in flight and takes
-    // every handle back. The caller's device work on them must be over.
+    // Gives up the rest of the demand (the user stopped): waits for its reads in flight and takes
+    // all handles back. The caller's device work on them must be over.
     void abandon();
 
-    // Whether sharing their reads lets so many chunks read less.
+    // Whether this many chunks read less as a chunk group than one after another.
     bool chunk_group_pays(uint32_t chunks) const;
-    // Requires what demand() does. The cache entries lent are those that hold nothing, then the
-    // policy's victims; they come back empty.
+    // Requires the last demand to be finished. Lends the cache entries that hold nothing, then the
+    // policy's victims; end_chunk_group() returns them empty.
     Result<void> begin_chunk_group(uint32_t chunks);
     void end_chunk_group();
-    // Whether all experts of a layer can stay.
+    // Whether a chunk group can keep all experts of a layer.
     bool keeps_layer() const;
 
-    // Guesses for a layer to come, best first: starts reads of those not resident behind every
-    // demand read, at most `count` a call, as transit slots become free beyond those a demand may
-    // need. Never evicts from the cache. With count 0 the guesses are only judged (stats). A drive
-    // is given no more of them than it delivers before the next demand, going by how long that took
-    // in past decode steps; what a wrong one has not been read by then never is.
+    // Guesses for a later layer, best first. Reads up to `count` of those not resident, behind all
+    // demand reads and into transit slots beyond those that a demand may need. Never evicts from
+    // the cache. With count 0 the guesses are only judged (stats). A drive gets no more prefetches
+    // than it is expected to finish before the next demand, according to past decode steps; what is
+    // left of a wrong one by then is not read.
     void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
-    // A sweep will come to `layer` (other than the last demand's) that needs nearly all of
-    // `experts`: those that are not there are read in file order, behind this demand's reads, as
-    // far as slots are free, so that the drive goes on while layers are computed. Takes the place
-    // of the last call. What the next demand does not ask for is dropped; of chunks that share
-    // their reads, what the last one of that layer does not ask for.
+    // Announces a prompt's demand for nearly all of `experts` in `layer` (other than the last
+    // demand's). The missing ones are read in file order, behind the running demand's reads, as far
+    // as slots are free, so that the drives stay busy while layers are computed. Replaces the last
+    // announcement. What the next demand does not ask for is dropped; in a chunk group, what the
+    // layer's last chunk does not ask for.
     void read_ahead(int32_t layer, std::span<const int32_t> experts);
     // Lets reads progress; call between pieces of compute.
     Result<void> pump();
-    // After every forward pass: a decode step, or one chunk of a prompt; for chunks that share
-    // their reads after the last one.
+    // To be called after every forward pass: a decode step or a chunk of a prompt. For a chunk
+    // group: once per chunk, after the last one.
     void token_passed();
 
     bool resident(ExpertKey key) const;
     const CacheStats& stats() const;
-    uint64_t bytes_from(uint32_t drive) const;  // of experts, read from it
+    uint64_t bytes_from(uint32_t drive) const;  // expert bytes read from this drive
     uint32_t cache_slots() const;
 
  private:

@@ -1,7 +1,9 @@
-// Who leaves when a slot is needed. A policy sees slots, keys and time in token steps, never bytes.
+// Eviction policy: picks the slot to reuse. It sees slots, keys and time in token steps, never
+// bytes or seconds.
 //
-// The live cache and the simulator drive the same classes. Deterministic: same calls, same victims.
-// A new policy is a class in policies.cpp and a line in its table.
+// The live cache and the simulator use the same classes. Deterministic: the same calls give the
+// same victims. A new policy is a class in policy.cpp with a line in the table at its end; tests,
+// help and error texts take its name from there.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,7 @@ class Policy {
     virtual void removed(uint32_t slot) = 0;
     virtual void token_passed() = 0;  // the step clock
     // A slot to reuse among the inserted ones for which `evictable` holds; -1 if there is none.
-    // `wanted` is the key that needs the room.
+    // `wanted` is the expert that needs the slot. The slot stays inserted until removed().
     virtual int64_t victim(const std::function<bool(uint32_t slot)>& evictable,
                            ExpertKey wanted) = 0;
 };
@@ -35,9 +37,10 @@ struct PolicyOptions {
     uint64_t seed = 0;
 };
 
-// "aging-lru" (the default), "lru", "lfu", "slru", "layer-lru". Unknown: usage error listing the
-// names.
+inline constexpr const char* default_policy = "aging-lru";
+
+// Unknown name: usage error that lists the names.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options);
-std::vector<std::string> policy_names();
+std::vector<std::string> policy_names();  // default_policy first
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// Orders of cache slots that the policies are made of. Fixed size, no allocation after
-// construction.
+// Orders of cache slots, for policies. Fixed size, no allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +6,7 @@
 
 namespace sluice {
 
-// Doubly linked lists over slot numbers; a slot is in one list at the most. Front is the oldest.
+// Doubly linked lists over slot numbers; a slot is in at most one list. Front is the oldest.
 class SlotLists {
  public:
     SlotLists(uint32_t slots, uint32_t lists)

@@ -17,8 +17,8 @@ constexpr size_t header_bytes = 8 + 4 * 4 + 8;
 constexpr size_t token_head_bytes = 4;
 constexpr uint32_t layers_max = 1024, experts_max = 65534, top_k_max = 256, name_max = 4096;
 constexpr const char* flag = "--record-routes";
-constexpr uint16_t nobody = 65535;
-constexpr uint8_t flag_sweep = 1, flag_chunk_end = 2, flag_group_continues = 4;
+constexpr uint16_t no_expert = 65535;
+constexpr uint8_t flag_prompt = 1, flag_chunk_end = 2, flag_group_continues = 4;
 
 struct Closer {
     void operator()(std::FILE* file) const { std::fclose(file); }
@@ -67,7 +67,7 @@ struct RouteRecorder::Impl {
     GrowingFile file;
     RouteFileHeader header;
     std::vector<uint8_t> record;  // the token so far
-    bool wrong = false;           // a step that is not of this model
+    bool wrong = false;           // a layer or expert that the model does not have
 
     void clear() {
         record.assign(token_head_bytes + 2 * ids_of(header) * sizeof(uint16_t), 0xff);
@@ -125,7 +125,7 @@ Result<std::unique_ptr<RouteRecorder>> RouteRecorder::create(const std::filesyst
     return recorder;
 }
 
-// Where an answer ended early the tokens until then are whole, and worth keeping.
+// After an answer that ended early, the tokens until then are complete and worth keeping.
 RouteRecorder::~RouteRecorder() {
     if (impl_) (void)keep();
 }
@@ -145,15 +145,16 @@ void RouteRecorder::step(const RouteStep& step) {
     impl.fill(ids_of(impl.header) + first, step.next_guesses);
 }
 
-Result<void> RouteRecorder::token_done(bool sweep, bool chunk_end, bool group_continues) {
+Result<void> RouteRecorder::token_done(bool prompt, bool chunk_end, bool group_continues) {
     Impl& impl = *impl_;
     impl.record[0] =
-        static_cast<uint8_t>((sweep ? flag_sweep : 0) | (chunk_end ? flag_chunk_end : 0) |
+        static_cast<uint8_t>((prompt ? flag_prompt : 0) | (chunk_end ? flag_chunk_end : 0) |
                              (group_continues ? flag_group_continues : 0));
     const bool wrong = impl.wrong;
     auto written = wrong ? Result<void>() : impl.write(impl.record);
     impl.clear();
-    if (wrong) return fail(Code::usage, "route file: a layer or expert that this model has not");
+    if (wrong)
+        return fail(Code::usage, "route file: a layer or expert that this model does not have");
     return written;
 }
 
@@ -165,7 +166,7 @@ Result<RouteFileHeader> read_header(const std::filesystem::path& path, std::FILE
     std::array<uint8_t, header_bytes> bytes;
     if (std::fread(bytes.data(), 1, bytes.size(), file) != bytes.size() ||
         std::memcmp(bytes.data(), magic, sizeof(magic)) != 0) {
-        return corrupt(path, "it does not begin with SLROUTE1: not a route file");
+        return corrupt(path, "not a route file: it does not begin with SLROUTE1");
     }
     const auto layers = get<uint32_t>(&bytes[8]), experts = get<uint32_t>(&bytes[12]);
     const auto top_k = get<uint32_t>(&bytes[16]), name = get<uint32_t>(&bytes[20]);
@@ -182,13 +183,13 @@ Result<RouteFileHeader> read_header(const std::filesystem::path& path, std::FILE
     return header;
 }
 
-// One list of a layer: ids in range and distinct, none after the first gap.
+// One list of a layer: ids in range and distinct, then only gaps.
 bool read_ids(const uint8_t* at, const RouteFileHeader& header, std::vector<int32_t>& out) {
     const auto top_k = static_cast<size_t>(header.top_k);
     const size_t first = out.size();
     for (size_t i = 0; i < top_k; ++i) {
         const auto id = get<uint16_t>(at + i * sizeof(uint16_t));
-        const int32_t expert = id == nobody ? -1 : id;
+        const int32_t expert = id == no_expert ? -1 : id;
         if (expert >= header.experts) return false;
         const auto begin = out.begin() + static_cast<std::ptrdiff_t>(first);
         if (expert >= 0 && i > 0 && out.back() < 0) return false;
@@ -201,14 +202,14 @@ bool read_ids(const uint8_t* at, const RouteFileHeader& header, std::vector<int3
 Result<RecordedToken> read_token(const std::filesystem::path& path, const RouteFileHeader& header,
                                  const std::vector<uint8_t>& record, size_t number) {
     const uint8_t flags = record[0];
-    constexpr uint8_t both = flag_sweep | flag_chunk_end;
+    constexpr uint8_t both = flag_prompt | flag_chunk_end;
     const bool group_continues = (flags & flag_group_continues) != 0;
     if ((flags & ~(both | flag_group_continues)) != 0 ||
         (group_continues && (flags & both) != both) || record[1] || record[2] || record[3]) {
-        return corrupt(path, cat("token ", number, " does not begin as a token does"));
+        return corrupt(path, cat("token ", number, " has invalid flags"));
     }
     RecordedToken token;
-    token.sweep = (flags & flag_sweep) != 0;
+    token.prompt = (flags & flag_prompt) != 0;
     token.chunk_end = (flags & flag_chunk_end) != 0;
     token.group_continues = group_continues;
     token.chosen.reserve(ids_of(header));
@@ -219,7 +220,7 @@ Result<RecordedToken> read_token(const std::filesystem::path& path, const RouteF
         const bool chosen = list < header.layers;
         if (!read_ids(at, header, chosen ? token.chosen : token.guesses)) {
             return corrupt(path, cat("token ", number, ", layer ", list % header.layers,
-                                     ": an expert out of range or twice"));
+                                     ": an expert is out of range or repeated"));
         }
     }
     return token;
@@ -232,7 +233,7 @@ Result<RouteFile> read_route_file(const std::filesystem::path& path) {
     const auto status = std::filesystem::status(path, error);
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
         return fail(Code::usage, cat("route file ", printable(path.string()),
-                                     ": is not a regular file"));  // a pipe would block
+                                     ": not a regular file"));  // a pipe would block
     }
     Stream file(std::fopen(path.c_str(), "rb"));
     if (!file) {

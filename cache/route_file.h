@@ -1,4 +1,4 @@
-// Recorded routes: what every token's router chose in every layer, for `sluice simulate`.
+// RouteFile: what the routers chose for every token in every layer, recorded for `sluice simulate`.
 //
 // The file, all numbers little-endian:
 //   8 bytes   "SLROUTE1"
@@ -6,10 +6,10 @@
 //             model name (at most 4096)
 //   u64       bytes of one expert
 //   name      UTF-8, no terminator
-//   a token   u8 flags (1 sweep, 2 last of its chunk, 4 with both: the next chunk shares the
-//             reads), 3 zero bytes, then u16 chosen [layers][top_k] and u16 guesses
+//   a token   u8 flags (1 prompt, 2 last of its chunk, 4 with both: the next chunk is of the same
+//             chunk group), 3 zero bytes, then u16 chosen [layers][top_k] and u16 guesses
 //             [layers][top_k], 65535 where there is none
-// Every token takes the same room, so a file cut short ends with a part of one, which is ignored.
+// All tokens have the same size. A file that was cut short ends with part of one, which is ignored.
 #pragma once
 
 #include <cstdint>
@@ -32,23 +32,23 @@ struct RouteFileHeader {
     std::string model;
 };
 
-// Writes as it goes, every token at once, beside `path`: the file has its name from keep() on,
-// which the destructor does, too. Where writing failed (io, of token_done() and keep()) no file is
-// left.
+// Writes each token at once, to a file beside `path` that gets its name in keep() or the
+// destructor. If writing fails (io error of token_done() or keep()), no file is left.
 class RouteRecorder {
  public:
     static Result<std::unique_ptr<RouteRecorder>> create(const std::filesystem::path& path,
                                                          const RouteFileHeader& header);
     ~RouteRecorder();
-    // Nothing is recorded after it.
+    // Ends the recording.
     Result<void> keep();
-    // The layers of one token, any order. At most top_k ids of each list are kept.
+    // One layer of the current token; layers may come in any order. At most top_k ids of each list
+    // are recorded.
     void step(const RouteStep& step);
-    // `sweep`: part of a prompt. `chunk_end`: the last token of its forward pass; the tokens of one
-    // chunk ask for their experts in one demand, so hits can only be replayed when it is known.
-    // `group_continues`, at a sweep's chunk_end: the next chunk is of the same chunk group, see
+    // `prompt`: part of a prompt. `chunk_end`: the last token of its forward pass; the replay needs
+    // it because the tokens of one chunk ask for their experts in one demand. `group_continues`, at
+    // the end of a prompt's chunk: the next chunk is of the same chunk group, see
     // ExpertCache::begin_chunk_group().
-    Result<void> token_done(bool sweep, bool chunk_end = true, bool group_continues = false);
+    Result<void> token_done(bool prompt, bool chunk_end = true, bool group_continues = false);
 
  private:
     struct Impl;
@@ -56,7 +56,7 @@ class RouteRecorder {
 };
 
 struct RecordedToken {
-    bool sweep = false;
+    bool prompt = false;
     bool chunk_end = true;
     bool group_continues = false;
     std::vector<int32_t> chosen;   // [layers][top_k]; -1 where a layer recorded none

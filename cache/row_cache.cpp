@@ -19,8 +19,8 @@ uint32_t buckets_for(uint32_t capacity) {
 
 }  // namespace
 
-// Kept rows sit in an array that a clock hand goes round: a row used since the hand last passed
-// stays for another round. Chained hashing finds them.
+// Kept rows are in an array with a clock hand: a row that was used since the hand last passed it
+// stays for another round. Rows are found by chained hashing.
 struct RowCache::Impl {
     Impl(ReadRing& ring, const RowTable& table, uint32_t capacity, uint32_t request_max)
         : table_(table),
@@ -101,7 +101,8 @@ RowCache::~RowCache() = default;
 
 Result<void> RowCache::request(std::span<const uint64_t> rows, uint8_t* codes, uint8_t* scales) {
     Impl& impl = *impl_;
-    if (impl.waiting_) return fail(Code::usage, "rows asked for before the last ones were awaited");
+    if (impl.waiting_)
+        return fail(Code::usage, "rows asked for before wait() was called for the last ones");
     if (rows.size() > impl.request_max_) {
         return fail(Code::usage,
                     cat(rows.size(), " rows asked for at once, at most ", impl.request_max_));

@@ -1,4 +1,5 @@
-// A small cache of table rows (Engram), direct reads behind it. Exact: a hit is the file's bytes.
+// RowCache: a small cache of table rows (Engram) in front of direct reads. Exact: a hit has the
+// file's bytes. Engine thread only; no allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,17 @@ namespace sluice {
 
 class RowCache {
  public:
-    // `capacity` rows kept (0: none), `request_max` distinct rows a request.
+    // Keeps `capacity` rows (0: none); at most `request_max` distinct rows per request.
     RowCache(ReadRing& ring, const RowTable& table, uint32_t capacity, uint32_t request_max);
     ~RowCache();
-    // As RowReader::request and wait, reading only what is not kept.
+    // Like RowReader::request() and wait(), but reads only the rows that are not kept.
     Result<void> request(std::span<const uint64_t> rows, uint8_t* codes, uint8_t* scales);
     Result<void> wait();
     uint64_t hits() const;
     uint64_t asked() const;
     uint64_t bytes_read() const;
-    // Bytes of memory this capacity takes, for the budget; without the reader's staging area, which
-    // depends on the ring.
+    // Bytes of memory for this capacity, for the budget; without the reader's staging area, which
+    // depends on the read ring.
     static uint64_t memory(const RowTable& table, uint32_t capacity, uint32_t request_max);
 
  private:

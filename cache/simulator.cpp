@@ -12,15 +12,15 @@ namespace {
 
 constexpr uint64_t never = UINT64_MAX;
 
-// What one layer step asks for: the experts of one token, or of all tokens of a prompt's chunk.
+// What one layer asks for: the experts of one token, or of all tokens of a prompt's chunk.
 struct Demand {
     int32_t layer;
-    bool sweep;
+    bool prompt;
     bool last;     // of its forward pass
     size_t token;  // of the routes: the last one of its chunk
     std::vector<int32_t> experts;
-    // Of chunks that share their reads: how many they are, whether another one comes to this layer,
-    // and the first and the last demand of them all.
+    // In a chunk group: how many chunks it has, whether another one comes to this layer, and the
+    // first and the last demand of the group.
     uint32_t chunks = 1;
     bool more = false, begins = false, ends = false;
 };
@@ -43,12 +43,12 @@ struct Chunk {
 };
 
 Demand demand_of(const RouteFile& routes, const Chunk& chunk, int32_t layer) {
-    const bool sweep = routes.tokens[chunk.last].sweep;
-    Demand demand{layer, sweep, layer + 1 == routes.header.layers, chunk.last, {}};
+    const bool prompt = routes.tokens[chunk.last].prompt;
+    Demand demand{layer, prompt, layer + 1 == routes.header.layers, chunk.last, {}};
     for (size_t i = chunk.first; i <= chunk.last; ++i) {
         append_ids(row_of(routes.tokens[i].chosen, routes.header, layer), demand.experts);
     }
-    if (sweep) {
+    if (prompt) {
         std::sort(demand.experts.begin(), demand.experts.end());
         demand.experts.erase(std::unique(demand.experts.begin(), demand.experts.end()),
                              demand.experts.end());
@@ -65,8 +65,8 @@ std::vector<Demand> demands_of(const RouteFile& routes) {
     size_t first = 0;
     for (size_t token = 0; token < routes.tokens.size(); ++token) {
         const RecordedToken& recorded = routes.tokens[token];
-        const bool over = token + 1 == routes.tokens.size() || !routes.tokens[token + 1].sweep;
-        if (recorded.sweep && !recorded.chunk_end && !over) continue;
+        const bool over = token + 1 == routes.tokens.size() || !routes.tokens[token + 1].prompt;
+        if (recorded.prompt && !recorded.chunk_end && !over) continue;
         chunks.push_back({first, token});
         first = token + 1;
         if (recorded.group_continues && !over) continue;
@@ -85,7 +85,7 @@ std::vector<Demand> demands_of(const RouteFile& routes) {
     return demands;
 }
 
-// The policy that knows the future: out goes who is wanted last.
+// The policy that knows the future: evicts the expert whose next use is the furthest away.
 class Belady final : public Policy {
  public:
     Belady(const std::vector<Demand>& demands, const RouteFileHeader& header, uint32_t slots,
@@ -93,7 +93,7 @@ class Belady final : public Policy {
         : next_use_(slots, never), experts_(static_cast<size_t>(header.experts)), now_(now) {
         uses_.resize(static_cast<size_t>(header.layers) * experts_);
         for (size_t i = 0; i < demands.size(); ++i) {
-            if (demands[i].sweep) continue;  // a sweep keeps nothing alive
+            if (demands[i].prompt) continue;  // a prompt keeps no expert in the cache
             for (int32_t expert : demands[i].experts) {
                 uses_[index({demands[i].layer, expert})].push_back(i);
             }
@@ -129,7 +129,7 @@ class Belady final : public Policy {
     const size_t& now_;
 };
 
-// Follows guesses into an idle drive that always finishes in time.
+// Prefetches from an idle drive that always finishes in time.
 class Prefetched {
  public:
     bool take(int32_t expert) {
@@ -171,14 +171,14 @@ class Simulation {
         if (!demand.more) kept_.clear();
         for (int32_t expert : missing_) find_room(demand, expert);
         stats_.prefetch_wasted += prefetched_.clear();
-        if (!demand.sweep) predict(demand);
+        if (!demand.prompt) predict(demand);
         if (demand.ends) {
             tier_.take_back();
             stats_.chunks_grouped += demand.chunks;
             for (uint32_t chunk = 0; chunk < demand.chunks; ++chunk) tier_.token_passed();
         } else if (demand.last && demand.chunks == 1) {
             tier_.token_passed();
-            if (!demand.sweep) predictor_->token_passed();
+            if (!demand.prompt) predictor_->token_passed();
         }
     }
     const CacheStats& stats() const { return stats_; }
@@ -188,24 +188,24 @@ class Simulation {
         tier_.begin();
         missing_.clear();
         for (int32_t expert : demand.experts) {
-            const bool cached = tier_.hit({demand.layer, expert}, !demand.sweep) >= 0;
+            const bool cached = tier_.hit({demand.layer, expert}, !demand.prompt) >= 0;
             const bool here = cached || kept_.contains(expert);
             const bool guessed = !here && prefetched_.take(expert);
             if (!cached) missing_.push_back(expert);
             if (guessed) ++stats_.prefetch_used;
             const bool hit = here || guessed;
-            ++(demand.sweep ? stats_.sweep_asked : stats_.asked);
-            if (demand.sweep) {
-                if (hit) ++stats_.sweep_hits;
+            ++(demand.prompt ? stats_.prompt_asked : stats_.asked);
+            if (demand.prompt) {
+                if (hit) ++stats_.prompt_hits;
             } else {
                 ++(hit ? stats_.hits : stats_.misses);
             }
             if (!hit) stats_.bytes_demand += routes_.header.expert_bytes;
         }
     }
-    // As the live cache does: an entry, or else a slot until the last chunk has passed.
+    // As in the live cache: an entry, or else a transit slot until the last chunk has passed.
     void find_room(const Demand& demand, int32_t expert) {
-        const Tier::Placed placed = tier_.place({demand.layer, expert}, !demand.sweep);
+        const Tier::Placed placed = tier_.place({demand.layer, expert}, !demand.prompt);
         if (placed.evicted) ++stats_.evictions;
         if (placed.entry >= 0) {
             kept_.erase(expert);
@@ -213,7 +213,7 @@ class Simulation {
             kept_.insert(expert);
         }
     }
-    // Guesses are made after a layer for the next one, and judged there.
+    // Guesses are made after each layer for the next one, and judged against its routes.
     void predict(const Demand& demand) {
         const auto top_k = static_cast<size_t>(routes_.header.top_k);
         std::vector<int32_t> own_guesses;

@@ -30,7 +30,7 @@ uint32_t SlotPool::take_transit_slot() {
 
 void SlotPool::give_back(uint32_t number) {
     assert(!slots_[number].cached);
-    slots_[number].guessed = slots_[number].ahead = false;
+    slots_[number].prefetched = slots_[number].read_ahead = false;
     vacate(number);
     transit_free_.push_back(number);
 }

@@ -1,4 +1,5 @@
-// The slots of the expert cache: memory, what each holds, and which ones are transit slots.
+// SlotPool: the slots of the expert cache, their memory, what each holds, and which are transit
+// slots.
 //
 // Every slot either belongs to an entry (cached) or is a transit slot. An entry has no memory until
 // it is first filled, so while the cache is empty all slots are transit slots; from then on seat()
@@ -23,13 +24,13 @@ struct Slot {
 
     ExpertKey key;
     uint64_t generation = 0;
-    uint64_t read_at = 0;     // number of the demand for which, or after which, it was read
-    uint32_t pins = 0;        // handles given out
-    uint32_t item = no_item;  // of the demand that waits for it
+    uint64_t read_at = 0;     // number of the demand that was running when its read started
+    uint32_t pins = 0;        // handles held
+    uint32_t item = no_item;  // of the running demand, until it is given
     SlotState state = SlotState::empty;
-    bool cached = false;   // belongs to an entry of the tier
-    bool guessed = false;  // prefetched and not used so far
-    bool ahead = false;    // read for a sweep to come and not used so far
+    bool cached = false;      // belongs to an entry of the tier
+    bool prefetched = false;  // for a guess in decode; not used yet
+    bool read_ahead = false;  // for a prompt; not used yet
 };
 
 class SlotPool {
@@ -46,24 +47,24 @@ class SlotPool {
     uint32_t number_of(const std::byte* memory) const {
         return static_cast<uint32_t>(static_cast<uint64_t>(memory - memory_.data()) / slot_bytes_);
     }
-    // The slot that holds `key` or is being read for it; none.
+    // The slot that holds `key` or that it is being read into; or none.
     uint32_t find(ExpertKey key) const { return slot_of_[index(key)]; }
-    // None while the entry has no memory.
+    // The entry's slot; none while it has no memory.
     uint32_t of_entry(int64_t entry) const { return slot_of_entry_[static_cast<size_t>(entry)]; }
 
-    // The transit slots, in no order, and those of them that are empty and not taken.
+    // The transit slots, in no particular order, and how many of them are empty and not taken.
     std::span<const uint32_t> transit() const { return transit_; }
     uint32_t transit_free() const { return static_cast<uint32_t>(transit_free_.size()); }
-    // Of the free ones, those that no entry without memory will need.
+    // How many of the free ones no entry without memory will need.
     uint32_t transit_spare() const {
         return transit_free() - std::min(transit_free(), bare_entries_);
     }
     uint32_t take_transit_slot();     // requires transit_free() > 0
     void give_back(uint32_t number);  // vacates a transit slot
 
-    // An empty slot is about to be read into.
+    // A read into the empty slot is about to start.
     void start(uint32_t number, ExpertKey key, uint64_t demand);
-    // The slot holds nothing any more, and stays where it belongs.
+    // The slot becomes empty; its role does not change.
     void vacate(uint32_t number);
     // The transit slot becomes the entry's; the entry's (empty) slot, if it has one, becomes a free
     // transit slot.
@@ -84,7 +85,7 @@ class SlotPool {
     std::vector<uint32_t> slot_of_;        // [layers * experts]
     std::vector<uint32_t> slot_of_entry_;  // [cache_slots]
     std::vector<uint32_t> transit_, transit_free_;
-    std::vector<uint32_t> place_in_transit_;  // [slots], of transit slots
+    std::vector<uint32_t> place_in_transit_;  // [slots]: where in transit_
     uint32_t bare_entries_;                   // without memory
 };
 

@@ -30,11 +30,11 @@ Tier::Placed Tier::place(ExpertKey key, bool evict) {
         placed.entry = empty_.back();
         empty_.pop_back();
     } else if (evict && !key_of_.empty()) {
-        const auto free_to_go = [this](uint32_t one) { return protected_[one] != demand_; };
-        placed.entry = policy_->victim(free_to_go, key);
+        const auto evictable = [this](uint32_t one) { return protected_[one] != demand_; };
+        placed.entry = policy_->victim(evictable, key);
         if (placed.entry < 0) return placed;
         const auto entry = static_cast<uint32_t>(placed.entry);
-        assert(entry < entries() && free_to_go(entry));
+        assert(entry < entries() && evictable(entry));
         placed.evicted = true;
         placed.out = key_of_[entry];
         vacate(entry);
@@ -85,7 +85,7 @@ void Tier::take_back() {
     for (; !lent_.empty(); lent_.pop_back()) empty_.push_back(lent_.back());
 }
 
-// The first chunk fills what is empty, so that the later ones find every entry in use.
+// The first chunk fills the empty entries, so the later ones find all of them in use.
 bool Tier::lending_pays(uint32_t chunks) const {
     if (chunks < 2) return false;
     const uint64_t all = entry_of_.size(), later = chunks - 1;

@@ -1,8 +1,9 @@
-// Which expert has which cache entry: the decisions of the expert cache, without bytes or time.
+// Tier: which expert has which cache entry. The decisions of an expert cache, without bytes or
+// time.
 //
-// The live cache and the simulator both decide through this class, in the same order, so that they
-// agree by construction. One demand: begin(), then hit() for every expert asked, then place() for
-// those that were not there.
+// ExpertCache, DeviceExperts and the simulator all decide with this class and in the same order, so
+// they agree by construction. Per demand: begin(), then hit() for every expert asked for, then
+// place() for the missing ones.
 #pragma once
 
 #include <algorithm>
@@ -18,36 +19,35 @@ class Tier {
  public:
     Tier(std::unique_ptr<Policy> policy, uint32_t entries, int32_t layers, int32_t experts);
 
-    // Starts a demand: nothing is protected from eviction any more.
+    // Starts a demand and ends all protection from eviction.
     void begin() { ++demand_; }
-    // Whether `key` has an entry; then it is protected until the next begin(). `touch` tells the
-    // policy (decode does, a sweep leaves the recency of decode alone). -1: it has none.
+    // The entry of `key`, now protected until the next begin(); -1 if it has none. With `touch` the
+    // policy learns of the use: decode does that, a prompt leaves the order of decode's uses alone.
     int64_t hit(ExpertKey key, bool touch);
 
     struct Placed {
         int64_t entry = -1;  // -1: no room
         bool evicted = false;
-        ExpertKey out;  // whose entry it was
+        ExpertKey out;  // the evicted expert
     };
-    // An entry for `key`, which has none: an empty one, else with `evict` the policy's victim.
+    // Gives `key`, which has none, an entry: an empty one or, with `evict`, the policy's victim.
     Placed place(ExpertKey key, bool evict);
-    // The entry becomes empty (its read failed).
+    // Empties the entry, because its read failed or was given up.
     void remove(int64_t entry);
 
-    // What chunks of a prompt that share a layer's reads may take of the cache: a layer's worth, to
-    // keep it until the last chunk has passed, and another where there is one, so that the next
-    // layer is read meanwhile.
+    // How many entries a chunk group may borrow: a layer's worth, to keep it until the last chunk
+    // has passed, and if the cache is large enough a second one, to read the next layer meanwhile.
     uint32_t lendable() const {
         const auto a_layer = static_cast<uint32_t>(experts_);
         return entries() / 2 >= a_layer ? 2 * a_layer : std::min(entries(), a_layer);
     }
-    // Takes lendable() entries out of use until take_back(): empty ones first, then those of the
-    // policy's victims, layer after layer. Returns how many experts lost theirs.
+    // Takes lendable() entries out of use until take_back(): empty ones first, then the policy's
+    // victims, layer by layer. Returns how many experts were evicted.
     uint32_t lend();
     std::span<const uint32_t> lent() const { return lent_; }
-    void take_back();  // as empty ones
-    // Whether `chunks` chunks that need all experts read less if the lent entries keep each layer's
-    // until the last chunk has passed it than if they go through the layers one after another.
+    void take_back();  // they are empty then
+    // Whether `chunks` chunks that need all experts read less as a chunk group, in which the lent
+    // entries keep a layer's experts until the last chunk has passed, than one after another.
     bool lending_pays(uint32_t chunks) const;
 
     void token_passed() { policy_->token_passed(); }
@@ -68,7 +68,7 @@ class Tier {
     uint64_t demand_ = 0;
     std::vector<int32_t> entry_of_;    // [layers * experts], -1: none
     std::vector<ExpertKey> key_of_;    // [entries]
-    std::vector<uint64_t> protected_;  // [entries]: the demand that uses it
+    std::vector<uint64_t> protected_;  // [entries]: the last demand that used it
     std::vector<uint32_t> empty_;      // lowest number last
     std::vector<uint32_t> lent_;
 };

@@ -57,7 +57,8 @@ uint64_t Engine::expert_bytes() const {
 
 Result<std::unique_ptr<Session>> Engine::session() {
     if (impl_->session_open) {
-        return fail(Code::usage, "this engine has a session already; one at a time");
+        return fail(Code::usage,
+                    "this engine already has a session; close it before opening another");
     }
     auto impl = std::make_unique<Session::Impl>();
     impl->engine = impl_.get();

@@ -1,5 +1,5 @@
-// The two nouns a front-end sees: Engine (a loaded model, immutable) and Session (one timeline of
-// tokens).
+// What a front end sees of the engine: Engine (a loaded model, immutable) and Session (one sequence
+// of tokens, session.h).
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace sluice {
 
 class Engine {
  public:
-    // `progress` (may be empty) is told bytes done and in all; `cancel` (may be null) stops
+    // `progress` (may be empty) receives the bytes done and the total; `cancel` (may be null) stops
     // loading.
     static Result<std::unique_ptr<Engine>> load(
         const EngineOptions& options, const std::function<void(uint64_t, uint64_t)>& progress = {},
@@ -31,14 +31,15 @@ class Engine {
     const Tokenizer& tokenizer() const;
     const EngineOptions& options() const;  // as asked
     const Settings& settings() const;      // as used: device, context, chunk, budgets, slots
-    std::string model_name() const;        // of its folder
+    std::string model_name() const;        // the name of its folder
     std::string device_name() const;
-    std::string io_name() const;  // "io_uring, O_DIRECT" and the cause of a fallback
+    std::string io_name() const;  // such as "io_uring, O_DIRECT", with the cause of a fallback
     LoadFacts load_facts() const;
     const std::vector<BudgetLine>& placement() const;
     const std::vector<std::string>& notes() const;  // unused tensors by class, fallbacks
-    uint64_t expert_bytes() const;                  // of one
-    Result<std::unique_ptr<Session>> session();     // one at a time
+    uint64_t expert_bytes() const;                  // the size of one expert
+    // One at a time; the engine outlives it.
+    Result<std::unique_ptr<Session>> session();
 
     struct Impl;
 

@@ -1,4 +1,4 @@
-// What Engine and Session hide.
+// The insides of Engine and Session, for engine.cpp and session.cpp only.
 #pragma once
 
 #include "engine/engine.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/engine_impl.h"
+#include "engine/forward/chunked_prompt.h"
 #include "engine/forward/forward.h"
 #include "io/clock.h"
 #include "io/log.h"
@@ -14,22 +15,22 @@ namespace sluice {
 
 namespace {
 
-// The runtime's own counters, since it was loaded.
+// The counters of the runtime's parts since the model was loaded.
 RunStats totals(const Runtime& rt) {
     RunStats t;
-    t.cache = rt.cache->stats();
-    if (rt.governor) t.cache.prefetch_switched_off = rt.governor->switched_off();
+    t.cache = rt.tiers.cache->stats();
+    if (rt.tiers.governor) t.cache.prefetch_switched_off = rt.tiers.governor->switched_off();
     t.ring = rt.ring->stats();
     t.drives = rt.ring->drive_stats();
-    for (uint32_t drive = 0; drive < t.drives.size(); drive++) {
-        t.drives[drive].expert_bytes = rt.cache->bytes_from(drive);
+    for (uint32_t drive = 0; drive < t.drives.size(); ++drive) {
+        t.drives[drive].expert_bytes = rt.tiers.cache->bytes_from(drive);
     }
     t.expert_bytes = t.cache.bytes_demand + t.cache.bytes_prefetch;
-    if (rt.device_experts) t.vram = rt.device_experts->stats();
-    if (rt.cpu_experts) t.cpu = rt.cpu_experts->stats();
+    if (rt.tiers.device) t.vram = rt.tiers.device->stats();
+    if (rt.tiers.cpu) t.cpu = rt.tiers.cpu->stats();
     t.device = rt.backend->counters();
     t.host_s = rt.host_s + t.cpu.seconds;
-    for (const auto& rows : rt.rows) {
+    for (const auto& rows : rt.engram.caches) {
         t.row_bytes += rows->bytes_read();
         t.rows_asked += rows->asked();
         t.row_hits += rows->hits();
@@ -73,8 +74,8 @@ Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
     return {};
 }
 
-// Tokens of the next pass. The official program goes one by one after the prompt, and with its
-// index keys that shows.
+// How many of the `left` tokens the next pass takes. After the prompt the official program feeds
+// one token at a time, which changes results with its index keys.
 size_t pass_length(Session::Impl& s, size_t left) {
     const bool reference = s.rt().options.index_keys == IndexKeys::reference;
     if (reference && s.state().position() > 0) return 1;
@@ -82,28 +83,28 @@ size_t pass_length(Session::Impl& s, size_t left) {
 }
 
 Result<void> record_routes(Pass& pass) {
-    RouteRecorder* recorder = pass.rt.recorder.get();
+    RouteRecorder* recorder = pass.runtime.recorder.get();
     if (!recorder) return {};
-    const ModelConfig& c = pass.rt.config;
+    const ModelConfig& c = pass.runtime.config;
     const size_t k = static_cast<size_t>(c.top_k);
-    for (int32_t i = 0; i < pass.n; i++) {
-        for (int32_t layer = 0; layer < c.layers; layer++) {
+    for (int32_t i = 0; i < pass.at.n; ++i) {
+        for (int32_t layer = 0; layer < c.layers; ++layer) {
             const std::span<const int32_t> chosen(pass.routes.chosen[layer]);
             recorder->step({layer, chosen.subspan(i * k, k), pass.routes.guesses[layer]});
         }
-        const bool end = i + 1 == pass.n;
-        auto done = recorder->token_done(pass.sweep, end, end && pass.next);
+        const bool end = i + 1 == pass.at.n;
+        auto done = recorder->token_done(pass.order.prompt, end, end && pass.next);
         if (!done) return done;
     }
     return {};
 }
 
-void tell_touched(const std::filesystem::path& file) {
-    log::warn_once("a file in use was touched",
+void warn_changed(const std::filesystem::path& file) {
+    log::warn_once("a file in use changed",
                    cat(printable(file.native()),
-                       ": its owner, mode, attributes or content were touched while it is in use, "
-                       "and nothing tells which; if it was written to, answers are worth nothing: "
-                       "sluice inspect MODEL --check reads every byte"));
+                       ": its owner, mode, attributes or content changed while it is in use; if "
+                       "the content changed, answers are wrong: sluice inspect MODEL --check reads "
+                       "every byte"));
 }
 
 PrefetchGovernor::Token token_times(const RunStats& token, double seconds,
@@ -124,7 +125,7 @@ struct Feed {
     Session::Impl& s;
     std::span<const int32_t> ids;
     const Each& each;
-    int32_t* best = nullptr;  // set: no logits are wanted, but this, where the pass can tell it
+    int32_t* best = nullptr;  // set: the id of the best logit is enough, see Wanted::best
 
     Result<void> run() {
         size_t done = 0;
@@ -146,10 +147,10 @@ struct Feed {
         if (!rt.chunk_store || apart || left <= chunk) return 1;
         const auto chunks = [&](size_t tokens) { return (tokens + chunk - 1) / chunk; };
         const size_t count = std::min(chunks(left), chunks(rt.chunk_store->tokens));
-        return rt.cache->chunk_group_pays(static_cast<uint32_t>(count)) ? count : 1;
+        return rt.tiers.cache->chunk_group_pays(static_cast<uint32_t>(count)) ? count : 1;
     }
 
-    // `count` chunks from ids[done] on; how many tokens that were.
+    // `count` chunks from ids[done] on; returns how many tokens that were.
     Result<size_t> feed(size_t done, size_t count) {
         Runtime& rt = s.rt();
         const spans::Group group("pass");
@@ -165,21 +166,24 @@ struct Feed {
         std::vector<Pass> passes;
         passes.reserve(count);
         size_t end = done;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; ++i) {
             const size_t n = pass_length(s, ids.size() - end);
             const auto position = s.state().position() + static_cast<int32_t>(end - done);
             passes.push_back(pass(end, n, position, count > 1 ? own[i] : *rt.workspace));
             Pass& one = passes.back();
-            one.before = s.state().tokens();
-            if (count > 1) one.before = std::span(tokens).first(one.position);
-            if (i > 0) passes[i - 1].next = &one;
-            if (s.progress) one.progress = progress(done, count, i);
+            one.rows.before = s.state().tokens();
+            if (count > 1) one.rows.before = std::span(tokens).first(one.at.first);
+            if (i > 0) {
+                passes[i - 1].next = &one;
+                passes[i - 1].order.group_follows = true;
+            }
+            if (s.progress) one.hooks.progress = progress(done, count, i);
             end += n;
         }
         if (end < ids.size()) {
-            passes.back().next_n = static_cast<int32_t>(pass_length(s, ids.size() - end));
+            passes.back().order.next_n = static_cast<int32_t>(pass_length(s, ids.size() - end));
         }
-        auto fed = count > 1 ? forward_chunked(passes) : forward(passes[0]);
+        auto fed = count > 1 ? forward_chunk_group(passes) : forward(passes[0]);
         if (!fed) return tl::unexpected(fed.error());
         for (Pass& one : passes) {
             if (auto r = finish(one, before, start); !r) return tl::unexpected(r.error());
@@ -187,29 +191,32 @@ struct Feed {
         return end - done;
     }
 
-    Pass pass(size_t done, size_t n, int32_t position, Workspace& ws) {
+    Pass pass(size_t done, size_t n, int32_t position, Workspace& workspace) {
         Runtime& rt = s.rt();
         const int32_t layers = rt.config.layers;
         const bool last = done + n == ids.size();
-        Pass pass{.rt = rt, .ws = ws, .state = s.state(), .ids = ids.subspan(done, n)};
-        pass.position = position;
-        pass.n = static_cast<int32_t>(n);
-        pass.sweep = ids.size() > 1 || rt.options.overlap != Overlap::full;
-        pass.each = static_cast<bool>(each);
-        pass.best = last ? best : nullptr;
-        pass.probe = s.probe;
-        pass.cancel = s.cancel;
+        const TensorProbe probe(s.probe, *rt.backend);
+        Pass pass{.runtime = rt,
+                  .workspace = workspace,
+                  .state = s.state(),
+                  .at = {position, static_cast<int32_t>(n)},
+                  .hooks = {*rt.tiers.cache, probe, s.cancel}};
+        pass.order.prompt = ids.size() > 1 || rt.options.overlap != Overlap::full;
+        pass.rows.ids = ids.subspan(done, n);
+        pass.wanted.every_position = static_cast<bool>(each);
+        pass.wanted.best = last ? best : nullptr;
+        pass.routes.recording = rt.recorder != nullptr;
         pass.routes.chosen.resize(layers);
         pass.routes.guesses.resize(layers);
-        const int32_t end = position + pass.n - 1;
-        pass.logits = [this, last, end](int32_t at, std::span<const float> logits) {
+        const int32_t end = pass.at.end() - 1;
+        pass.wanted.logits = [this, last, end](int32_t at, std::span<const float> logits) {
             if (each) each(at, logits);
             if (last && at == end) s.logits.assign(logits.begin(), logits.end());
         };
         return pass;
     }
 
-    // Of the chunk `number` among `count` from ids[done] on that take turns in every layer.
+    // Progress of chunk `number` in a group of `count` chunks from ids[done] on.
     std::function<void(double)> progress(size_t done, size_t count, size_t number) {
         return [this, done, count, number](double layers_done) {
             const Runtime& rt = s.rt();
@@ -224,16 +231,16 @@ struct Feed {
         };
     }
 
-    // The tokens are the state's, and whoever counts tokens is told.
+    // Adds the tokens to the state, and counts them where tokens are counted.
     Result<void> finish(Pass& pass, const RunStats& before, Clock::time_point start) {
         Runtime& rt = s.rt();
-        s.state().advance(pass.ids);
-        rt.cache->token_passed();
-        if (rt.device_experts) rt.device_experts->token_passed();
-        if (!pass.sweep && rt.predictor) rt.predictor->token_passed();
-        if (!pass.sweep && rt.governor) {
-            rt.governor->token_passed(
-                token_times(totals(rt) - before, seconds_since(start), rt.drives_per_layer));
+        s.state().advance(pass.rows.ids);
+        rt.tiers.cache->token_passed();
+        if (rt.tiers.device) rt.tiers.device->token_passed();
+        if (!pass.order.prompt && rt.tiers.predictor) rt.tiers.predictor->token_passed();
+        if (!pass.order.prompt && rt.tiers.governor) {
+            rt.tiers.governor->token_passed(
+                token_times(totals(rt) - before, seconds_since(start), rt.tiers.drives_per_layer));
         }
         return record_routes(pass);
     }
@@ -249,7 +256,7 @@ Session::~Session() {
 
 namespace {
 
-// Feeds, and keeps the clock and the state: a failed call leaves no trace.
+// Feeds and measures. A failed call leaves the state as it was.
 Result<void> feed_all(Session::Impl& s, std::span<const int32_t> ids, const Each& each,
                       int32_t* best) {
     if (auto r = check_ids(s, ids); !r) return r;
@@ -295,9 +302,9 @@ Result<int32_t> Session::rewind_to_prefix(std::span<const int32_t> ids) {
     const auto differ = std::mismatch(ids.begin(), ids.end(), tokens.begin(), tokens.end());
     const auto common = static_cast<int32_t>(differ.first - ids.begin());
     int32_t keep = std::min(common, static_cast<int32_t>(ids.size()) - 1);
-    // A cut state of the reference's index keys is not the state of any of its runs.
+    // With the reference's index keys a cut state differs from that of any run of the reference.
     const bool whole = impl_->rt().options.index_keys == IndexKeys::reference;
-    while (keep > 0 && (whole ? keep != state.position() : !state.can_cut(keep))) keep--;
+    while (keep > 0 && (whole ? keep != state.position() : !state.can_cut(keep))) --keep;
     state.cut(keep);
     return keep;
 }
@@ -321,11 +328,11 @@ Result<void> Session::keep_routes() {
 Result<void> Session::files_unchanged() const {
     const Checkpoint& checkpoint = impl_->rt().checkpoint;
     const ReadRing& ring = *impl_->rt().ring;
-    const auto check = [&](const File& file) -> Result<void> {  // a failed drive was told already
+    const auto check = [&](const File& file) -> Result<void> {  // a failed drive has been reported
         if (ring.drive_failed(file.drive())) return {};
         const auto same = file.unchanged();
         if (!same) return tl::unexpected(same.error());
-        if (!*same) tell_touched(file.path());
+        if (!*same) warn_changed(file.path());
         return {};
     };
     for (const File& shard : checkpoint.shards()) {

@@ -1,4 +1,5 @@
-// One timeline of tokens over a loaded engine.
+// One sequence of tokens over a loaded engine. Not thread safe: one thread calls it, except that
+// the flag of set_cancel() may be set by any thread or signal handler.
 #pragma once
 
 #include <atomic>
@@ -19,32 +20,36 @@ class Engine;
 class Session {
  public:
     ~Session();
-    // Feeds ids at the current position, in chunks of settings().chunk, which go through each layer
-    // together as far as RAM keeps them and where that reads fewer experts, and returns the logits
-    // [vocab] of the last one, valid until the next call. `each` (may be empty) is told the logits
-    // of every position. On Code::interrupted (cancel), io or numerical errors the session's
-    // position is back where it was before the call, its state as then.
+    // Feeds ids at the current position and returns the logits [vocab] of the last one, valid until
+    // the next call. More ids than settings().chunk are fed in chunks, in groups that go through
+    // each layer before the next one where that reads fewer experts
+    // (engine/forward/chunked_prompt.h). `each` (may be empty) receives the logits of every
+    // position. After an error (interrupted, io, numerical) position and state are what they were
+    // before the call.
     Result<std::span<const float>> feed(
         std::span<const int32_t> ids,
         const std::function<void(int32_t position, std::span<const float>)>& each = {});
-    // The same, but only the id of the best logit of the last one, the lowest among equals: where
-    // the head is on a card, the logits stay there.
+    // Like feed(), but returns only the id of the best logit of the last position, the lowest among
+    // equals. Logits that are computed on a device are not copied from it.
     Result<int32_t> feed_best(std::span<const int32_t> ids);
     int32_t position() const;
     const std::vector<int32_t>& tokens() const;  // all fed so far
-    // Makes the session hold exactly `ids` minus the last: keeps the common prefix if state allows,
-    // else starts again; returns how many were kept. Then feed() the rest.
+    // Cuts the session to a prefix of `ids` without the last one: as much of the common prefix as
+    // the state allows, else nothing. Returns how many tokens were kept; feed() the rest.
     Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids);
     void reset();
+    // Null: none. Feeding stops with Code::interrupted when the flag becomes true.
     void set_cancel(const std::atomic<bool>* cancel);
-    void set_probe(Probe* probe);  // chunks go one after another then
-    void set_progress(
-        std::function<void(double done)> progress);  // share of a feed, by layers to go through
+    void set_probe(Probe* probe);  // null: none; with one there are no chunk groups
+    // Receives the share of a feed that is done, measured in layers, 0..1.
+    void set_progress(std::function<void(double done)> progress);
     const RunStats& stats() const;
     void clear_stats();
-    // At the end: what --record-routes names is whole. An error (io) if it could not be written.
+    // Call it at the end: completes the file of --record-routes. An io error if it could not be
+    // written.
     Result<void> keep_routes();
-    // After an answer: corrupt if a file of the model changed since it was opened.
+    // Call it after an answer. Code::corrupt if the content of a model file changed since it was
+    // opened.
     Result<void> files_unchanged() const;
 
     struct Impl;

@@ -1,89 +1,60 @@
 #include "engine/stats.h"
 
 #include <algorithm>
+#include <functional>
+#include <tuple>
 
 namespace sluice {
 
 namespace {
 
-CacheStats operator-(CacheStats a, const CacheStats& b) {
-    a.asked -= b.asked;
-    a.hits -= b.hits;
-    a.late_prefetches -= b.late_prefetches;
-    a.misses -= b.misses;
-    a.evictions -= b.evictions;
-    a.sweep_asked -= b.sweep_asked;
-    a.sweep_hits -= b.sweep_hits;
-    a.chunks_grouped -= b.chunks_grouped;
-    a.ahead_started -= b.ahead_started;
-    a.ahead_dropped -= b.ahead_dropped;
-    a.prefetch_started -= b.prefetch_started;
-    a.prefetch_used -= b.prefetch_used;
-    a.prefetch_wasted -= b.prefetch_wasted;
-    a.guesses -= b.guesses;
-    a.guesses_right -= b.guesses_right;
-    a.prefetch_switched_off -= b.prefetch_switched_off;
-    a.bytes_demand -= b.bytes_demand;
-    a.bytes_prefetch -= b.bytes_prefetch;
-    a.wait_s -= b.wait_s;
-    return a;
+// The counters of each struct. A member that is in no list does not add up (an average, a state, a
+// peak): it keeps the value of the later reading.
+constexpr auto run_counters = std::tuple(
+    &RunStats::cache, &RunStats::vram, &RunStats::expert_bytes, &RunStats::row_bytes,
+    &RunStats::rows_asked, &RunStats::row_hits, &RunStats::prompt_tokens, &RunStats::decode_tokens,
+    &RunStats::prompt_s, &RunStats::decode_s, &RunStats::compute_s, &RunStats::host_s);
+constexpr auto cpu_counters =
+    std::tuple(&CpuExpertStats::asked, &CpuExpertStats::computed, &CpuExpertStats::seconds);
+constexpr auto ring_counters =
+    std::tuple(&RingStats::reads, &RingStats::bytes, &RingStats::resubmitted, &RingStats::busy_s,
+               &RingStats::wait_s);
+constexpr auto drive_counters = std::tuple(&DriveStats::reads, &DriveStats::bytes,
+                                           &DriveStats::busy_s, &DriveStats::expert_bytes);
+constexpr auto device_counters =
+    std::tuple(&Backend::Counters::launches, &Backend::Counters::graphs, &Backend::Counters::waits,
+               &Backend::Counters::downloads, &Backend::Counters::upload_bytes,
+               &Backend::Counters::upload_s, &Backend::Counters::busy_s);
+
+template <class Stats, class Members, class Operation>
+void apply(Stats& a, const Stats& b, const Members& members, Operation operation) {
+    std::apply([&](auto... member) { ((a.*member = operation(a.*member, b.*member)), ...); },
+               members);
 }
 
-Backend::Counters operator-(Backend::Counters a, const Backend::Counters& b) {
-    a.launches -= b.launches;
-    a.graphs -= b.graphs;
-    a.waits -= b.waits;
-    a.downloads -= b.downloads;
-    a.upload_bytes -= b.upload_bytes;
-    a.upload_s -= b.upload_s;
-    a.busy_s -= b.busy_s;
-    return a;
-}
-
-RingStats operator-(RingStats a, const RingStats& b) {
-    a.reads -= b.reads;
-    a.bytes -= b.bytes;
-    a.resubmitted -= b.resubmitted;
-    a.busy_s -= b.busy_s;
-    a.wait_s -= b.wait_s;
-    return a;
-}
-
-// A drive that only one of the two has counts there alone.
-std::vector<DriveStats> operator-(std::vector<DriveStats> a, const std::vector<DriveStats>& b) {
-    a.resize(std::max(a.size(), b.size()));
-    for (size_t i = 0; i < b.size(); i++) {
-        a[i].reads -= b[i].reads;
-        a[i].bytes -= b[i].bytes;
-        a[i].busy_s -= b[i].busy_s;
-        a[i].expert_bytes -= b[i].expert_bytes;
+template <class Operation>
+RunStats combined(RunStats a, const RunStats& b, Operation operation) {
+    apply(a, b, run_counters, operation);
+    apply(a.cpu, b.cpu, cpu_counters, operation);
+    apply(a.ring, b.ring, ring_counters, operation);
+    apply(a.device, b.device, device_counters, operation);
+    a.drives.resize(std::max(a.drives.size(), b.drives.size()));
+    for (size_t i = 0; i < b.drives.size(); ++i) {
+        apply(a.drives[i], b.drives[i], drive_counters, operation);
     }
     return a;
 }
 
 }  // namespace
 
-// The peak, the CPU's averages and how a drive is are no differences: they stay the later ones.
-RunStats operator-(RunStats a, const RunStats& b) {
-    a.cache = a.cache - b.cache;
-    a.vram = a.vram - b.vram;
-    a.cpu.asked -= b.cpu.asked;
-    a.cpu.computed -= b.cpu.computed;
-    a.cpu.seconds -= b.cpu.seconds;
-    a.ring = a.ring - b.ring;
-    a.drives = std::move(a.drives) - b.drives;
-    a.device = a.device - b.device;
-    a.expert_bytes -= b.expert_bytes;
-    a.row_bytes -= b.row_bytes;
-    a.rows_asked -= b.rows_asked;
-    a.row_hits -= b.row_hits;
-    a.prompt_tokens -= b.prompt_tokens;
-    a.decode_tokens -= b.decode_tokens;
-    a.prompt_s -= b.prompt_s;
-    a.decode_s -= b.decode_s;
-    a.compute_s -= b.compute_s;
-    a.host_s -= b.host_s;
-    return a;
+RunStats operator-(RunStats later, const RunStats& earlier) {
+    return combined(std::move(later), earlier, std::minus<>());
+}
+
+RunStats operator+(const RunStats& earlier, RunStats later) {
+    RunStats all = combined(std::move(later), earlier, std::plus<>());
+    all.device.memory_peak = std::max(all.device.memory_peak, earlier.device.memory_peak);
+    return all;
 }
 
 }  // namespace sluice

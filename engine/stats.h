@@ -45,7 +45,9 @@ struct RunStats {
     double host_s = 0;         // beside a device with memory of its own: the CPU's kernels
 };
 
-// What happened between two readings of a session's stats.
+// What happened between two readings of a session's stats, and the sum of two parts of one run.
+// Averages and states are the later ones; the peak of a sum is the larger one.
 RunStats operator-(RunStats later, const RunStats& earlier);
+RunStats operator+(const RunStats& earlier, RunStats later);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Chains as the sum of their parts.
+// Composed operations as the sum of their parts: what a backend does that has nothing better.
 #include "kernels/backend.h"
 
 namespace sluice {
@@ -6,7 +6,8 @@ namespace sluice {
 void Backend::copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                         size_t bytes, size_t rows) {
     for (size_t i = 0; i < rows; ++i) {
-        copy((std::byte*)to + i * to_pitch, (const std::byte*)from + i * from_pitch, bytes);
+        copy(static_cast<std::byte*>(to) + i * to_pitch,
+             static_cast<const std::byte*>(from) + i * from_pitch, bytes);
     }
 }
 
@@ -16,7 +17,7 @@ void Backend::run(const RoutedExpertBatch& op) {
 
 void Backend::run(const Best& op) {
     for (int32_t i = 0; i < op.n; ++i) {
-        const float* x = op.x + (size_t)i * op.count;
+        const float* x = op.x + size_t(i) * op.count;
         int32_t best = 0, odd = -1;
         for (int32_t k = 0; k < op.count; ++k) {
             if (x[k] > x[best]) best = k;
@@ -32,7 +33,7 @@ void Backend::run(const HyperStep& op) {
     if (op.expand.h) {
         HyperExpand expand = op.expand;
         if (op.mix.h != expand.h) {
-            size_t bytes = (size_t)expand.n * expand.hc * expand.dim * sizeof(bf16);
+            size_t bytes = size_t(expand.n) * expand.hc * expand.dim * sizeof(bf16);
             copy(const_cast<bf16*>(op.mix.h), expand.h, bytes);
             expand.h = const_cast<bf16*>(op.mix.h);
         }
@@ -54,7 +55,7 @@ void Backend::run(const LatentFinish& op) {
     run(op.query_quant);
     run(op.key);
     run(op.key_place);
-    if (op.store.ring) run(op.store);
+    if (op.store.buffer) run(op.store);
 }
 
 void Backend::run(const RotatedAttention& op) {

@@ -1,7 +1,8 @@
-// The device: memory and the operations of kernels/ops.h, in order on one stream.
+// A compute device: its memory, and the operations of kernels/ops.h in order on one stream.
 //
 // The forward pass is written once against this class. Operations may return before they are done;
-// download() and synchronize() wait. Errors of asynchronous work come out there. One thread.
+// download() and synchronize() wait for them and return the first error of asynchronous work. Used
+// by one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,136 +18,96 @@
 
 namespace sluice {
 
-// The largest of everything a model asks for.
+// The largest of everything that a model asks for.
 struct Shapes {
-    int32_t n = 0;  // token rows at once
+    int32_t n = 0;  // token rows per call
     int32_t dim = 0, inner = 0, experts = 0, top_k = 0;
     int32_t index_rows = 0;  // compressed rows of the context
     int32_t window = 0, index_topk = 0, head_dim = 0, heads = 0;
-    int32_t group_rank = 0;  // rows of a group of GroupedOutput
+    int32_t group_rank = 0;  // rows of one group of GroupedOutput
 };
 
 class Backend {
  public:
     virtual ~Backend() = default;
     virtual std::string name() const = 0;  // "cpu (avx512-vnni, 8 threads)"
-    virtual bool host_memory()
-        const = 0;  // its memory can be read and written by the host directly
+    virtual bool host_memory() const = 0;  // the host may read and write its memory directly
 
-    // Device memory, 256-byte aligned, freed with the backend. no_memory names purpose and sizes.
+    // Device memory, 256-byte aligned, freed with the backend. Error (no_memory): names the purpose
+    // and the sizes.
     virtual Result<std::byte*> allocate(size_t bytes, std::string_view purpose) = 0;
-    virtual void upload(void* device, const void* host,
-                        size_t bytes) = 0;  // in stream order; host memory may be reused after
+    // In stream order; the host memory may be reused afterwards.
+    virtual void upload(void* device, const void* host, size_t bytes) = 0;
     virtual Result<void> download(void* host, const void* device, size_t bytes) = 0;  // waits
-    virtual void copy(void* device_to, const void* device_from,
-                      size_t bytes) = 0;  // in stream order
-    // `rows` pieces of `bytes`, each `to_pitch` and `from_pitch` after the one before.
+    // In stream order.
+    virtual void copy(void* device_to, const void* device_from, size_t bytes) = 0;
+    // `rows` pieces of `bytes` each; pieces start `to_pitch` and `from_pitch` bytes apart.
     virtual void copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                            size_t bytes, size_t rows);
     virtual void fill_zero(void* device, size_t bytes) = 0;
     virtual Result<void> synchronize() = 0;
 
-    // A download that does not hold up the device: what is run between the two calls, and leaves
-    // alone what is fetched, goes on while fetched() waits. One at a time.
+    // A download that does not stall the device: operations run between fetch() and fetched()
+    // continue while fetched() waits. They must not write what is being fetched. One fetch at a
+    // time.
     virtual void fetch(const void* device, size_t bytes) { fetch_ = {device, bytes}; }
     virtual Result<void> fetched(void* host) { return download(host, fetch_.device, fetch_.bytes); }
-    // From here to the next trip to the host come the operations of the last time with this tag, in
-    // the same order: a device may send them together. Their arguments may be others; so may the
-    // operations, at a cost.
-    virtual void begin_repeat(int32_t tag) { (void)tag; }
+    // From here to the next trip to the host, the operations are those that followed the last call
+    // with this tag, in the same order; a device may send them together. Their arguments may
+    // differ. So may the operations, but that costs time.
+    virtual void begin_repeat(int32_t /*tag*/) {}
 
-    // Host memory that operations may read in place (row lists, weights of a step): the host writes
-    // it, and must not write it again before the operations that read it are done. Device memory
-    // where that is the same.
+    // Host memory that operations may read in place (row lists, weights of a step). The host writes
+    // it, and must not write it again before the operations that read it are done. Plain device
+    // memory where host and device share theirs.
     virtual Result<std::byte*> allocate_shared(size_t bytes, std::string_view purpose) {
         return allocate(bytes, purpose);
     }
-    // Bytes that allocate() and reserve() can give in all; what reserve() will take for `largest`.
+    // Bytes that allocate() and reserve() can still give, and bytes that reserve() would take for
+    // `largest`.
     virtual uint64_t memory_limit() const { return UINT64_MAX; }
-    virtual uint64_t reserve_bytes(const Shapes& largest) const {
-        (void)largest;
-        return 0;
-    }
-    // The largest shapes to come, so that scratch is taken once. Backends with no use for it ignore
-    // it.
-    virtual Result<void> reserve(const Shapes& largest) {
-        (void)largest;
-        return {};
-    }
+    virtual uint64_t reserve_bytes(const Shapes& /*largest*/) const { return 0; }
+    // Takes scratch once, for the largest shapes to come. Backends that need none ignore it.
+    virtual Result<void> reserve(const Shapes& /*largest*/) { return {}; }
 
     // A second lane for uploads beside compute, and marks that order the two. Marks only grow. The
-    // defaults are those of a device that shares the host's memory: everything is done when it
-    // returns.
-    virtual Result<void> pin(std::span<std::byte> host) {
-        (void)host;
-        return {};
-    }
+    // defaults are those of a device that shares the host's memory, where every call is done when
+    // it returns.
+    virtual Result<void> pin(std::span<std::byte> /*host*/) { return {}; }
     virtual void upload_beside(void* device, const void* host, size_t bytes) {
         upload(device, host, bytes);
     }
-    virtual uint64_t mark_uploads() { return 0; }  // all upload_beside so far
-    virtual uint64_t mark_compute() { return 0; }  // all run() so far
-    virtual void compute_after_uploads(uint64_t mark) { (void)mark; }
-    virtual void uploads_after_compute(uint64_t mark) { (void)mark; }
-    virtual bool uploads_done(uint64_t mark) {
-        (void)mark;
-        return true;
-    }
-    virtual bool compute_done(uint64_t mark) {
-        (void)mark;
-        return true;
-    }
-    virtual Result<void> wait_uploads(uint64_t mark) {
-        (void)mark;
-        return {};
-    }
+    virtual uint64_t mark_uploads() { return 0; }  // after all upload_beside() so far
+    virtual uint64_t mark_compute() { return 0; }  // after all run() so far
+    virtual void compute_after_uploads(uint64_t /*mark*/) {}
+    virtual void uploads_after_compute(uint64_t /*mark*/) {}
+    virtual bool uploads_done(uint64_t /*mark*/) { return true; }
+    virtual bool compute_done(uint64_t /*mark*/) { return true; }
+    virtual Result<void> wait_uploads(uint64_t /*mark*/) { return {}; }
 
-    // What it has done since the last call of clear_counters().
+    // What the backend has done since the last clear_counters().
     struct Counters {
-        uint64_t launches = 0;   // calls: a graph is one
-        uint64_t graphs = 0;     // of those
-        uint64_t waits = 0;      // the host stood still for the device
-        uint64_t downloads = 0;  // trips device to host
+        uint64_t launches = 0;   // a graph counts as one
+        uint64_t graphs = 0;     // launches that were graphs
+        uint64_t waits = 0;      // the host waited for the device
+        uint64_t downloads = 0;  // trips from device to host
         uint64_t upload_bytes = 0;
         uint64_t memory_peak = 0;
-        // By the device's own clock, of what is done: uploads beside compute, and compute between
-        // two places where it waits (gaps between its launches included).
+        // Measured by the device's own clock, for finished work: uploads beside compute, and
+        // compute between two points where the device waits (including gaps between its launches).
         double upload_s = 0, busy_s = 0;
     };
     virtual Counters counters() const { return {}; }
     virtual void clear_counters() {}
 
-    virtual void run(const ActQuant& op) = 0;
-    virtual void run(const RopeRequant& op) = 0;
-    virtual void run(const RmsNorm& op) = 0;
-    virtual void run(const LinearFp8& op) = 0;
-    virtual void run(const LinearBf16& op) = 0;
-    virtual void run(const GroupedOutput& op) = 0;
-    virtual void run(const HyperMix& op) = 0;
-    virtual void run(const HyperCollapse& op) = 0;
-    virtual void run(const HyperExpand& op) = 0;
-    virtual void run(const SparseAttention& op) = 0;
-    virtual void run(const WindowStore& op) = 0;
-    virtual void run(const CompressPool& op) = 0;
-    virtual void run(const IndexTopk& op) = 0;
-    virtual void run(const ScaleBf16& op) = 0;
-    virtual void run(const EngramGather& op) = 0;
-    virtual void run(const EngramGate& op) = 0;
-    virtual void run(const Route& op) = 0;
-    virtual void run(const Swiglu& op) = 0;
-    virtual void run(const RoutedExpert& op) = 0;
-    virtual void run(const RoutedExpertBatch& op);
-    virtual void run(const Combine& op) = 0;
-
-    // The default is for memory that the host can read.
-    virtual void run(const Best& op);
-
-    virtual void run(const HyperStep& op);
-    virtual void run(const LinearFp8Pair& op);
-    virtual void run(const LatentFinish& op);
-    virtual void run(const RotatedAttention& op);
-    virtual void run(const GroupedOutputQuant& op);
-    virtual void run(const GateUp& op);
+    // One run() for every operation of kernels/ops.h. The composed ones run their parts unless a
+    // backend has something better. The default of Best needs memory that the host can read.
+#define SLUICE_DECLARE(Op) virtual void run(const Op& op) = 0;
+    SLUICE_PLAIN_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+#define SLUICE_DECLARE(Op) virtual void run(const Op& op);
+    SLUICE_COMPOSED_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
 
  private:
     struct {
@@ -157,33 +118,34 @@ class Backend {
 
 enum class CpuIsa { automatic, scalar, avx2, avx512, amx };
 const char* isa_name(CpuIsa isa);
-// What this CPU can run; scalar is always there.
+// Instruction sets that this CPU can run, slowest first; scalar is always there.
 std::vector<CpuIsa> cpu_isas();
 
 struct CpuOptions {
-    CpuIsa isa = CpuIsa::automatic;  // one the CPU lacks, asked for by name, is an error (device)
+    CpuIsa isa = CpuIsa::automatic;  // naming one that the CPU lacks is an error (device)
     int threads = 0;                 // 0: the CPUs this process may use (affinity and cgroup quota)
 };
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
 int usable_cpus();
 
-// kernels/cuda or, in a CPU-only build, kernels/cuda_absent.cpp, which fails with a sentence.
+// Implemented in kernels/cuda, or in a CPU-only build by kernels/cuda_absent.cpp, which returns an
+// error.
 struct CudaOptions {
     int device = 0;
-    uint64_t vram_budget = 0;  // bytes; 0: free now minus a margin
-    // How kernels reach the card: what begin_repeat() announces as CUDA graphs (else where kernels
-    // cannot overlap), and kernels that start while the one before drains (else where the card can;
-    // asked of one that cannot it is an error).
+    uint64_t vram_budget = 0;  // bytes; 0: all free memory minus a margin
+    // How kernels reach the device. `graphs`: what begin_repeat() announces is sent as CUDA graphs;
+    // by default only where kernels cannot overlap. `overlap`: a kernel starts while the one before
+    // it drains; by default where the device supports it, and an error where it does not.
     std::optional<bool> graphs{}, overlap{};
 };
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
-// Visible CUDA devices by name; empty without driver or devices. An initialisation failure with a
-// device present is an error.
+// Names of the visible CUDA devices; empty without a driver or a device. A device that fails to
+// initialise is an error.
 Result<std::vector<std::string>> cuda_devices();
-// Scratch the kernels need for `largest`, as Backend::reserve_bytes() of a card says, without one.
-// nullopt in a build without CUDA.
+// Scratch that the kernels need for `largest`: what Backend::reserve_bytes() of a CUDA device
+// returns, but without a device. nullopt in a build without CUDA.
 std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest);
-// Card, compute capability, driver and runtime in one line.
+// Device name, compute capability, driver and runtime version in one line.
 Result<std::string> cuda_identity(int device);
 
 // Floats of IndexTopk::scratch for n queries over `rows` rows.

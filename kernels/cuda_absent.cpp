@@ -1,5 +1,5 @@
-// In place of kernels/cuda in a CPU-only build: asking for a GPU is an error that says why, no
-// caller has an #ifdef.
+// Source of kernels/backend.h in a CPU-only build, in place of kernels/cuda: asking for a GPU is an
+// error that says why, so that no caller needs an #ifdef.
 #include "kernels/backend.h"
 
 namespace sluice {

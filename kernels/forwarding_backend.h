@@ -1,4 +1,4 @@
-// A Backend that hands everything to another one: the base of those that change a part of it.
+// A Backend that passes every call to another one: the base of backends that change only a part.
 #pragma once
 
 #include <memory>
@@ -65,40 +65,20 @@ class ForwardingBackend : public Backend {
     Counters counters() const override { return inner_->counters(); }
     void clear_counters() override { inner_->clear_counters(); }
 
-    void run(const ActQuant& op) override { pass_on(op); }
-    void run(const RopeRequant& op) override { pass_on(op); }
-    void run(const RmsNorm& op) override { pass_on(op); }
-    void run(const LinearFp8& op) override { pass_on(op); }
-    void run(const LinearBf16& op) override { pass_on(op); }
-    void run(const GroupedOutput& op) override { pass_on(op); }
-    void run(const HyperMix& op) override { pass_on(op); }
-    void run(const HyperCollapse& op) override { pass_on(op); }
-    void run(const HyperExpand& op) override { pass_on(op); }
-    void run(const SparseAttention& op) override { pass_on(op); }
-    void run(const WindowStore& op) override { pass_on(op); }
-    void run(const CompressPool& op) override { pass_on(op); }
-    void run(const IndexTopk& op) override { pass_on(op); }
-    void run(const ScaleBf16& op) override { pass_on(op); }
-    void run(const EngramGather& op) override { pass_on(op); }
-    void run(const EngramGate& op) override { pass_on(op); }
-    void run(const Route& op) override { pass_on(op); }
-    void run(const Swiglu& op) override { pass_on(op); }
-    void run(const RoutedExpert& op) override { pass_on(op); }
-    void run(const RoutedExpertBatch& op) override { pass_on(op); }
-    void run(const Combine& op) override { pass_on(op); }
-    void run(const Best& op) override { pass_on(op); }
-    void run(const HyperStep& op) override { pass_on(op); }
-    void run(const LinearFp8Pair& op) override { pass_on(op); }
-    void run(const LatentFinish& op) override { pass_on(op); }
-    void run(const RotatedAttention& op) override { pass_on(op); }
-    void run(const GroupedOutputQuant& op) override { pass_on(op); }
-    void run(const GateUp& op) override { pass_on(op); }
+#define SLUICE_FORWARD(Op)            \
+    void run(const Op& op) override { \
+        pass_on(op);                  \
+    }
+    SLUICE_OPS(SLUICE_FORWARD)
+#undef SLUICE_FORWARD
 
  protected:
-    // Around every call that reads or writes device memory.
+    // Called around every call that reads or writes device memory.
     virtual void before() {}
     virtual void after() {}
-    Backend& inner() const { return *inner_; }
+    Backend& inner() const {
+        return *inner_;
+    }
 
  private:
     struct Around {

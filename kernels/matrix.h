@@ -1,5 +1,5 @@
-// Views of weights as the checkpoint stores them, and of quantised activations. No ownership,
-// row-major; the memory is the backend's (host for the CPU, device for CUDA).
+// Views of weights as the checkpoint stores them, and of quantised activations. They own nothing
+// and are row-major; the memory is the backend's (host for the CPU, device for CUDA).
 #pragma once
 
 #include "kernels/numerics.h"
@@ -15,8 +15,8 @@ struct Fp8Matrix {
     int32_t cols = 0;
 };
 
-// W [rows, cols] E2M1 with one E8M0 scale per row and 32 columns. cols % 32 == 0. Any address:
-// shards align nothing.
+// W [rows, cols] E2M1 with one E8M0 scale per row and 32 columns. cols % 32 == 0. Any address is
+// allowed: shards align tensors to nothing.
 struct Fp4Matrix {
     const uint8_t* codes = nullptr;   // [rows][cols / 2], even column in the low nibble
     const uint8_t* scales = nullptr;  // [rows][cols / 32]
@@ -36,16 +36,16 @@ struct F32Matrix {
     int32_t cols = 0;
 };
 
-// Activations quantised by act_quant: n rows of `cols` E4M3 codes with one E8M0 scale per 32.
-// A block with a value that is not finite has scale byte 255 (NaN) and codes 0, so that NaN reaches
-// the logits.
+// Activations quantised by ActQuant: n rows of `cols` E4M3 codes with one E8M0 scale per 32. A
+// block with a non-finite value has scale byte 255 (NaN) and codes 0, so that NaN reaches the
+// logits.
 struct QuantRows {
     uint8_t* codes = nullptr;   // [n][cols]
     uint8_t* scales = nullptr;  // [n][cols / 32]
 };
 
-// cos and sin of position x frequency, computed on the host in fp32 from the fp32 angle. Rows for
-// the positions first .. first + count - 1; `half` frequencies each.
+// cos and sin of position x frequency, computed on the host in fp32 from the fp32 angle. Rows are
+// positions first .. first + count - 1, with `half` frequencies each.
 struct RopeTable {
     const float* cos = nullptr;  // [count][half]
     const float* sin = nullptr;

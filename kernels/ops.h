@@ -1,27 +1,27 @@
-// Every operation of the forward pass, as a contract: what it computes, with every rounding point.
-// `n` is the number of token rows; a row's result never depends on n, on its neighbours, or on the
+// Every operation of the forward pass as a contract: what it computes, with every rounding point.
+// `n` is the number of token rows. A row's result never depends on n, on its neighbours or on the
 // number of threads.
 //
-// The same struct goes to three rooms: reference::op(args) plain loops, cpu through a table per
-// instruction set, and the CUDA backend. Sources: reference/X.cpp, cpu/X.*, cuda/X.cu,
-// tests/kernels/X_test.cpp.
+// The same struct goes to three rooms: plain loops in reference/, a table per instruction set in
+// cpu/, and the CUDA backend in cuda/. The sources of an operation have the same name in each:
+// reference/X.cpp, cpu/X.h, cuda/X.cu, tests/kernels/X_test.cpp.
 //
-// Order of additions, everywhere unless said otherwise ("dot of 16"): partial sums over k mod 16 in
-// ascending k, each product rounded to fp32 (exact for these formats, but for the ends of the
+// Order of additions, everywhere unless stated otherwise ("dot of 16"): partial sums over k mod 16
+// in ascending k, each product rounded to fp32 (exact for these formats except at the ends of the
 // range), then the tree v[i] += v[i + 8], 4, 2, 1. CPU code of every instruction set repeats this
-// bit by bit; the CUDA backend has its own constant order, except for routed experts, which are
-// bit-equal everywhere (moe below).
+// bit by bit. The CUDA backend has its own constant order, except for routed experts, which are
+// bit-identical everywhere (see "moe" below).
 //
-// Tolerance against reference/ (which sums in double): nmse <= 1e-6 before the output rounding;
-// bit-equal for ops with no sum. Pointers may not overlap unless said. Sources of formulas: the
-// model's description, section numbers in parentheses.
+// Tolerance against reference/ (which sums in double): nmse <= 1e-6 before the output is rounded;
+// bit-identical for operations without a sum. Pointers may not overlap unless stated. The formulas
+// come from engine/model/deepseek-v41.md, cited by section.
 #pragma once
 
 #include "kernels/matrix.h"
 
 namespace sluice {
 
-// ---- quant --------------------------------------------------------------------------------------
+// ---- quant (deepseek-v41.md section 3.0) --------------------------------------------------------
 
 // Groups of 32: a = max(|x|, 1e-4); s = 2^ceil(log2(a * fp32(1/448))); q = e4m3(clamp(x / s,
 // +-448)).
@@ -31,12 +31,13 @@ struct ActQuant {
     int32_t n, cols;
 };
 
-// The three in-place quantisers give back bf16(q * s):
-//   fp8_32: as ActQuant; fp4_32: a = max(|x|, 6 * 2^-126), s = 2^ceil(log2(a * fp32(1/6))), E2M1;
+// The three in-place quantisers write back bf16(q * s):
+//   fp8_32: as ActQuant;
+//   fp4_32: a = max(|x|, 6 * 2^-126), s = 2^ceil(log2(a * fp32(1/6))), E2M1;
 //   fp4_16: groups of 16, a = max(|x|, 6 * 2^-9), s = e4m3(min(a / 6, 448)), x / s a true division,
-//   E2M1.
-// Rotates the last 2 * rope.half of each vector first (adjacent pairs, bf16 result) when rope.cos
-// is set. A group with a value that is not finite becomes NaN.
+//           E2M1.
+// When rope.cos is set, the last 2 * rope.half values of each vector are rotated first (adjacent
+// pairs, bf16 result). A group with a non-finite value becomes NaN.
 enum class Requant { none, fp8_32, fp4_32, fp4_16 };
 struct RopeRequant {
     bf16* x;  // [n][heads][dim], in place
@@ -48,7 +49,7 @@ struct RopeRequant {
     Requant requant;
 };
 
-// ---- norm ---------------------------------------------------------------------------------------
+// ---- norm (deepseek-v41.md section 3.0) ---------------------------------------------------------
 
 // y = bf16(w * (x * (1 / sqrt(sum(x^2) / cols + eps)))), fp32 inside; sum: dot of 16. y may be x.
 struct RmsNorm {
@@ -59,7 +60,7 @@ struct RmsNorm {
     float eps;
 };
 
-// ---- linear -------------------------------------------------------------------------------------
+// ---- linear (deepseek-v41.md section 3.0) -------------------------------------------------------
 
 // y = bf16(sum over blocks of 32). X[k] = q[k] * s_x (fp32, exact). Per output row, lane l = 0..15
 // of block b:
@@ -81,24 +82,24 @@ struct LinearBf16 {
     int32_t n;
 };
 
-// Grouped output projection (3.5 step 6): group g of o is o[g * cols ..], its rows are w rows [g *
-// rank, (g+1) * rank): t[i][g * rank + r] = bf16(dot(w[g * rank + r], o[i][g])), w bf16-exact from
-// FP8 (value * scale), o bf16, not quantised; dot of 16 over products of w (bare) with o, scaled
-// per block of 32 as in LinearFp8.
+// Grouped output projection (deepseek-v41.md section 3.5, step 6). Group g of o is o[g * cols ..];
+// its weights are the rows [g * rank, (g + 1) * rank) of w: t[i][g * rank + r] = bf16(dot(w[g *
+// rank + r], o[i][g])). w is FP8 (value * scale, exact in bf16), o is bf16 and not quantised; dot
+// of 16 over products of w (bare) with o, scaled per block of 32 as in LinearFp8.
 struct GroupedOutput {
     bf16* t;        // [n][groups * rank]
-    Fp8Matrix w;    // rows = groups * rank, cols = per group
+    Fp8Matrix w;    // rows = groups * rank, cols = those of one group
     const bf16* o;  // [n][groups][cols]
     int32_t n, groups;
 };
 
-// ---- hyper-connections (3.4) --------------------------------------------------------------------
+// ---- hyper-connections (deepseek-v41.md section 3.4) --------------------------------------------
 
 // u = h of one token, H * D values. r = 1 / sqrt(sum(u^2) / (H D) + eps); m = (fn . u) * r (dot of
-// 16, products fp32-rounded). pre[j] = sigmoid(m[j] * scale[0] + base[j]) + hc_eps; post[j] = 2 *
-// sigmoid(m[H + j] * scale[1] + base[H + j]); C[j][k] = m[2H + jH + k] * scale[2] + base[2H + jH +
-// k]; softmax over k, + hc_eps; columns / (sum + hc_eps); then (iterations - 1) x (rows / (sum +
-// hc_eps), columns / (sum + hc_eps)). Sums ascending. H <= 16.
+// 16, products rounded to fp32). pre[j] = sigmoid(m[j] * scale[0] + base[j]) + hc_eps; post[j] = 2
+// * sigmoid(m[H + j] * scale[1] + base[H + j]); C[j][k] = m[2H + jH + k] * scale[2] + base[2H + jH
+// + k]; softmax over k, + hc_eps; columns / (sum + hc_eps); then (iterations - 1) x (rows / (sum +
+// hc_eps), columns / (sum + hc_eps)). Sums are ascending. H <= 16.
 struct HyperMix {
     float* pre;          // [n][H]
     float* post;         // [n][H]
@@ -129,18 +130,18 @@ struct HyperExpand {
     int32_t n, hc, dim;
 };
 
-// ---- attention (3.5) ----------------------------------------------------------------------------
+// ---- attention (deepseek-v41.md sections 3.5 and 3.5.1) -----------------------------------------
 
-// Keys of query i (position p = position + i), which are also its values: window positions max(0, p
-// - window + 1) .. p, ascending, then rows topk[i][..] of `compressed` (-1 ends nothing: it is
-// passed over). The vector of position j is chunk[j - position] if j >= position, else ring[j mod
-// window]. score = fp32 dot of 16 * scale; M = max(scores, -1e30); P = exp(score - M); den = sum P
-// (ascending) + exp(sink - M); out[d] = bf16(sum over keys ascending of bf16(P) * k[d], in fp32, /
-// den). No key: 0.
+// The keys of query i (position p = position + i) are also its values: window positions max(0, p -
+// window + 1) .. p in ascending order, then the rows topk[i][..] of `compressed` (-1 is skipped, it
+// ends nothing). The vector of position j is chunk[j - position] if j >= position, else buffer[j
+// mod window]. score = fp32 dot of 16 * scale; M = max(scores, -1e30); P = exp(score - M); den =
+// sum of P (ascending) + exp(sink - M); out[d] = bf16(sum over keys ascending of bf16(P) * k[d], in
+// fp32, / den). Without any key: 0.
 struct SparseAttention {
     bf16* out;               // [n][heads][dim]
     const bf16* q;           // [n][heads][dim]
-    const bf16* ring;        // [window][dim]
+    const bf16* buffer;      // [window][dim], keys before the chunk
     const bf16* chunk;       // [n][dim]
     const bf16* compressed;  // [rows][dim] or null
     const int32_t* topk;     // [n][k]
@@ -149,19 +150,19 @@ struct SparseAttention {
     float scale;
 };
 
-// ring[(position + i) mod window] = chunk[i] for the last min(n, window) rows.
+// buffer[(position + i) mod window] = chunk[i] for the last min(n, window) rows.
 struct WindowStore {
-    bf16* ring;
+    bf16* buffer;
     const bf16* chunk;  // [n][dim]
     int32_t n, dim, window, position;
 };
 
-// ---- compressor (3.6) ---------------------------------------------------------------------------
+// ---- compressor (deepseek-v41.md section 3.6) ---------------------------------------------------
 
-// Pools groups of `ratio` tokens: w = softmax over the group of gate, per feature (max-subtracted,
+// Pools groups of `ratio` tokens: w = softmax of gate over the group, per feature (max-subtracted,
 // exp_f32); latent = bf16(sum w * kv), ascending. Token t of the pooled stream is open[t] while t <
-// open_rows, else (kv, gate)[t - open_rows]. Writes floor((open_rows + n) / ratio) latents;
-// afterwards the rest is moved to open_* (the caller counts).
+// open_rows, else (kv, gate)[t - open_rows]. Writes floor((open_rows + n) / ratio) latents and
+// moves the remaining tokens to open_*; the caller keeps count of them.
 struct CompressPool {
     bf16* latent;       // [groups][dim]
     const float* kv;    // [n][dim]
@@ -171,18 +172,20 @@ struct CompressPool {
     int32_t n, dim, ratio, open_rows;
 };
 
-// ---- indexer (3.7) ------------------------------------------------------------------------------
+// ---- indexer (deepseek-v41.md section 3.7) ------------------------------------------------------
 
 // Score of row t for query i: S_h = bf16(q_h . key_t) (dot of 16), v_h = bf16(max(S_h, 0) * w_h),
-// score = bf16(sum over heads ascending of v_h). Visible rows: t < (p + 1) / ratio, p = position +
-// i. Writes the k best visible rows ascending, rest -1; equal scores: lower row first. If at most k
-// rows are visible, all of them. publish: block score = max over its rows, the newest visible row's
-// block is +inf; the `keep` best blocks that are not -inf are marked in candidates[i][block] (1 or
-// 0). restrict: only rows in marked blocks count. A score that is NaN counts as -inf.
+// score = bf16(sum over heads ascending of v_h); a NaN score counts as -inf. Visible rows: t < (p +
+// 1) / ratio, p = position + i. Writes the k best visible rows in ascending order and -1 for the
+// rest; among equal scores the lower row is first. With at most k visible rows, all of them.
+//   publish:  the score of a block is the maximum over its rows, and +inf for the block of the
+//             newest visible row; the `keep` best blocks that are not -inf are marked in
+//             candidates[i][block] (1 or 0).
+//   restrict: only rows in marked blocks count.
 enum class Candidates { none, publish, restrict };
 struct IndexTopk {
     int32_t* topk;        // [n][k]
-    uint8_t* candidates;  // [n][blocks_max], in or out; null for none
+    uint8_t* candidates;  // [n][blocks_max], in or out; may be null for none
     const bf16* q;        // [n][heads][dim]
     const bf16* w;        // [n][heads]
     const bf16* keys;     // [rows][dim]
@@ -199,11 +202,11 @@ struct ScaleBf16 {
     float scale;
 };
 
-// ---- engram (3.8) -------------------------------------------------------------------------------
+// ---- engram (deepseek-v41.md section 3.8) -------------------------------------------------------
 
-// e = bf16(code * scale), then act_quant of the concatenated columns: rows [n * columns][dim] ->
-// out [n][columns * dim]. index[i * columns + c] is the row's place in codes/scales (distinct rows
-// are stored once).
+// e = bf16(code * scale), then ActQuant of the concatenated columns: rows [n * columns][dim] -> out
+// [n][columns * dim]. index[i * columns + c] is the row's place in codes and scales, where each
+// distinct row is stored once.
 struct EngramGather {
     QuantRows out;
     const uint8_t* codes;   // [distinct][dim]
@@ -212,10 +215,10 @@ struct EngramGather {
     int32_t n, columns, dim;
 };
 
-// Gate and update of section 3.8: kv [n][(H + 1) * D], key = first H * D, value = last D. w =
-// q_weight * k_weight (fp32). rho = 1/sqrt(sum(h^2)/D + eps) * 1/sqrt(sum(key^2)/D + eps); d = (sum
-// (h * w) * key) * rho * fp32(D^-0.5) (dots of 16); g = sigmoid(copysign(sqrt(max(|d|, 1e-6)), d));
-// h = bf16(h + g * value). In place.
+// Gate and update: kv [n][(H + 1) * D], key = first H * D, value = last D. w = q_weight * k_weight
+// (fp32). rho = 1/sqrt(sum(h^2)/D + eps) * 1/sqrt(sum(key^2)/D + eps); d = (sum (h * w) * key) *
+// rho * fp32(D^-0.5) (dots of 16); g = sigmoid(copysign(sqrt(max(|d|, 1e-6)), d)); h = bf16(h + g *
+// value). In place.
 struct EngramGate {
     bf16* h;  // [n][H][D]
     const bf16* kv;
@@ -225,12 +228,12 @@ struct EngramGate {
     float eps;
 };
 
-// ---- moe (3.9) ----------------------------------------------------------------------------------
+// ---- moe (deepseek-v41.md section 3.9) ----------------------------------------------------------
 
-// z = gate . x (dot of 16), score = sqrt(softplus(z)); the k largest score + bias, lower expert
-// first among equals; weights = score / (sum (in chosen order) + 1e-20) * scale when k > 1 (else
-// score * scale). Chosen order: descending score + bias. A token with a NaN score + bias gets ids
-// -1 and weights NaN.
+// z = gate . x (dot of 16), score = sqrt(softplus(z)). The k largest of score + bias are chosen, in
+// descending order; among equals the lower expert is first. weights = score / (sum in chosen order
+// + 1e-20) * scale when k > 1, else score * scale. A token with a NaN score + bias gets ids -1 and
+// weights NaN.
 struct Route {
     int32_t* ids;     // [n][k]
     float* weights;   // [n][k]
@@ -241,8 +244,8 @@ struct Route {
     float scale;
 };
 
-// a = bf16(weight * (silu(min(g, limit)) * clamp(u, +-limit))), then act_quant. weight null: 1 is
-// not multiplied. NaN passes through the clamps.
+// a = bf16(weight * (silu(min(g, limit)) * clamp(u, +-limit))), then ActQuant. weights null: no
+// multiplication. NaN passes through the clamps.
 struct Swiglu {
     QuantRows out;     // [n][cols]
     const bf16* gate;  // [n][cols]
@@ -252,15 +255,15 @@ struct Swiglu {
     float limit;
 };
 
-// One routed expert on the rows that chose it, bit-equal on every backend.
-// A linear with an FP4 weight: block b of 32 inputs gives the exact integer
+// One routed expert on the rows that chose it, bit-identical on every backend. A linear with an FP4
+// weight: block b of 32 inputs gives the exact integer
 //   I = sum over 32 of e4m3_to_int(q) * e2m1_to_twice(w)            (|I| < 2^27)
-// and the term ((fp32(I) * s_x') * s_w, s_x' = 2^(byte - 127 - 10) (NaN if byte is 255), s_w =
-// e8m0_to_float(scale byte). EIGHT lanes: lane l = b mod 8 adds its terms in ascending b, from 0;
+// and the term (fp32(I) * s_x') * s_w, with s_x' = 2^(byte - 127 - 10) (NaN if byte is 255) and s_w
+// = e8m0_to_float(scale byte). EIGHT lanes: lane l = b mod 8 adds its terms in ascending b, from 0;
 // then the tree v[i] += v[i + 4], 2, 1. y = bf16(v[0]). (Eight: one AVX2 register, and few enough
 // accumulators for a tensor-core tile.)
 //   g = w1 x, u = w3 x, a = Swiglu(g, u, weight), y = w2 a.
-// Row r reads token rows[r] of x with weight weights[r], and writes out + slots[r] * D.
+// Row r reads token rows[r] of x, has weight weights[r], and writes out + slots[r] * D.
 struct RoutedExpert {
     bf16* out;  // [slots_total][D]
     ExpertWeights expert;
@@ -272,15 +275,15 @@ struct RoutedExpert {
     float limit;
 };
 
-// Several RoutedExpert at once, on any number of rows each: one or two launches where a device has
-// them.
+// Several RoutedExpert at once, each on any number of rows: one or two launches on a device that
+// has such kernels.
 struct RoutedExpertBatch {
     const RoutedExpert* items;
     int32_t count;
 };
 
-// y[i] = bf16((sum over k ascending of fp32(partial[i][k])) + shared[i]): partials in ascending
-// expert id, as slots were given.
+// y[i] = bf16((sum over k ascending of fp32(partial[i][k])) + shared[i]). The partials are in
+// ascending order of expert id, as their slots were given.
 struct Combine {
     bf16* y;              // [n][D]
     const bf16* partial;  // [n][k][D]
@@ -288,16 +291,16 @@ struct Combine {
     int32_t n, k, dim;
 };
 
-// ---- chains ------------------------------------------------------------------------------------
+// ---- chains -------------------------------------------------------------------------------------
 //
-// Several of the operations above in a row, one launch where a device profits. A chain gives the
-// bits of its parts run one after another, which is what Backend does unless it has something
+// Several of the operations above in a row: one launch where that pays on a device. A chain gives
+// the bits of its parts run one after another, which is what Backend does unless it has something
 // better.
 
-// Between two sub-layers, one row a token: y = Combine (if `combine.y`), h = HyperExpand (if
-// `expand.h`), then HyperMix, HyperCollapse, RmsNorm and ActQuant on it. The parts' inputs and
-// outputs are each other's where the names say so; expand writes the streams to mix.h, which is not
-// expand.h, and reads expand.h, unless they are the same.
+// What lies between two sub-layers, for each token: y = Combine (if `combine.y`), h = HyperExpand
+// (if `expand.h`), then HyperMix, HyperCollapse, RmsNorm and ActQuant of the result. Where the
+// names say so, the input of one part is the output of another. expand reads expand.h and writes
+// the streams to mix.h, another array, unless the two are the same.
 struct HyperStep {
     Combine combine;     // y == null: none
     HyperExpand expand;  // h == null: none
@@ -307,13 +310,13 @@ struct HyperStep {
     ActQuant quant;  // of norm.y
 };
 
-// Two linears with the same activations and the same cols.
+// Two linears with the same activations and the same number of columns.
 struct LinearFp8Pair {
     LinearFp8 a, b;
 };
 
-// The normed query latent with its quantised form, and the finished key of the window; `store.ring`
-// null: kept for later.
+// The normed query latent and its quantised form, and the finished key of the window.
+// `store.buffer` null: the key is not stored yet.
 struct LatentFinish {
     RmsNorm query;
     ActQuant query_quant;
@@ -322,7 +325,7 @@ struct LatentFinish {
     WindowStore store;
 };
 
-// Queries rotated, attention, outputs rotated back. op.q is scratch afterwards.
+// Queries rotated, attention, outputs rotated back. attention.q is scratch afterwards.
 struct RotatedAttention {
     RopeRequant query;  // in place on attention.q
     SparseAttention attention;
@@ -334,8 +337,8 @@ struct GroupedOutputQuant {
     ActQuant quant;
 };
 
-// Of every row: place[i][0] = the place of its largest value, the first of equals; place[i][1] =
-// that of its first value that is no finite number, or -1.
+// For every row: place[i][0] is the index of its largest value, the first among equals; place[i][1]
+// is the index of its first non-finite value, or -1.
 struct Best {
     int32_t* place;  // [n][2]
     const float* x;  // [n][count]
@@ -347,5 +350,48 @@ struct GateUp {
     LinearFp8 gate, up;
     Swiglu swiglu;
 };
+
+// ---- the table ----------------------------------------------------------------------------------
+//
+// Every operation once. These lists generate the virtual functions of Backend, all of
+// ForwardingBackend, and what the reference, CPU and CUDA rooms declare and call (see README.md).
+
+// Every backend computes these itself.
+#define SLUICE_PLAIN_OPS(X) \
+    X(ActQuant)             \
+    X(RopeRequant)          \
+    X(RmsNorm)              \
+    X(LinearFp8)            \
+    X(LinearBf16)           \
+    X(GroupedOutput)        \
+    X(HyperMix)             \
+    X(HyperCollapse)        \
+    X(HyperExpand)          \
+    X(SparseAttention)      \
+    X(WindowStore)          \
+    X(CompressPool)         \
+    X(IndexTopk)            \
+    X(ScaleBf16)            \
+    X(EngramGather)         \
+    X(EngramGate)           \
+    X(Route)                \
+    X(Swiglu)               \
+    X(RoutedExpert)         \
+    X(Combine)
+
+// backend.cpp computes these, most of them from plain ones, unless a backend has something better.
+#define SLUICE_COMPOSED_OPS(X) \
+    X(RoutedExpertBatch)       \
+    X(Best)                    \
+    X(HyperStep)               \
+    X(LinearFp8Pair)           \
+    X(LatentFinish)            \
+    X(RotatedAttention)        \
+    X(GroupedOutputQuant)      \
+    X(GateUp)
+
+#define SLUICE_OPS(X)   \
+    SLUICE_PLAIN_OPS(X) \
+    SLUICE_COMPOSED_OPS(X)
 
 }  // namespace sluice

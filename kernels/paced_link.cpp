@@ -13,7 +13,7 @@ namespace sluice {
 
 namespace {
 
-// Sleeping ends late by some of these.
+// Sleeping may end this much late.
 constexpr std::chrono::microseconds sleep_slack(150);
 
 void wait_until(Clock::time_point when) {
@@ -71,7 +71,7 @@ class PacedLink final : public ForwardingBackend {
         uint64_t inner;
         Clock::time_point done_at;
     };
-    // A mark whose place was taken by a later one is done when that is.
+    // A mark whose place was taken by a later one is done when the later one is.
     Mark& of(uint64_t mark) { return marks_[mark % marks_.size()]; }
 
     double bytes_s_;

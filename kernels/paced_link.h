@@ -1,8 +1,9 @@
-// A device behind a slower link: uploads beside compute are done when a link of `bytes_s` would
-// have brought them, one after another. For measuring what a machine with that link would do.
+// A device behind a slower link: uploads beside compute count as done when a link of `bytes_s`
+// would have finished them, one after another. For measuring what a machine with such a link would
+// do.
 //
-// Every byte is copied at once by the backend underneath; what is held back are the marks, and for
-// compute that comes after uploads the calling thread. Counters tell the slower link's seconds.
+// The backend underneath copies every byte at once. Only the marks are delayed, and the calling
+// thread for compute that must follow uploads. Counters report the seconds of the slower link.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a bare Debian 12 to every test that needs no GPU: the tests themselves, the same with the address and undefined
-# behaviour sanitizers, the rings and the cache with the thread sanitizer, ids against Hugging Face tokenizers, and, where
-# nvcc is installed, the CUDA build for every architecture.
+# Runs every test that needs no GPU, on a bare Debian 12: the tests themselves, the same with the address and undefined
+# behaviour sanitizers, the rings and the cache with the thread sanitizer, token ids compared with Hugging Face
+# tokenizers, and, where nvcc is installed, the CUDA build for every architecture.
 #   run.sh [all|quick]      quick: the plain tests only
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -2,6 +2,7 @@
 
 #include "io/text.h"
 #include "kernels/backend.h"
+#include "tools/options/help.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 
@@ -20,29 +21,47 @@ std::string isa_list(const std::vector<CpuIsa>& isas) {
     return out;
 }
 
-int print(const std::string& text) {
-    Output output(1);
-    auto done = output.write(text);
-    return done ? exit_ok : report_error(done.error());
+std::string version_text() {
+    return cat("sluice ", SLUICE_VERSION, "\n", "commit   ", SLUICE_COMMIT, "\n", "compiler ",
+               __VERSION__, "\n", "cuda     ", SLUICE_CUDA_TEXT, "\n",
+               "cpu      scalar, avx2, avx512, amx; this machine: ", isa_list(cpu_isas()), "\n");
+}
+
+Result<std::string> device_list() {
+    std::string out = cat("cpu     ", usable_cpus(), " threads, ", isa_list(cpu_isas()), "\n");
+    auto devices = cuda_devices();
+    if (!devices) return tl::unexpected(devices.error());
+    for (size_t i = 0; i < devices->size(); ++i) {
+        out += cat("cuda:", i, "  ", (*devices)[i], "\n");
+    }
+    return out;
+}
+
+Result<std::string> text_of(const Options& options) {
+    switch (options.show) {
+        case Show::help:
+            return help_text(options.command, HelpPart::usual);
+        case Show::help_advanced:
+            return help_text(options.command, HelpPart::advanced);
+        case Show::help_markdown:
+            return options_markdown();
+        case Show::version:
+            return version_text();
+        case Show::devices:
+            return device_list();
+        case Show::nothing:
+            break;
+    }
+    return std::string();
 }
 
 }  // namespace
 
-int show_version() {
-    return print(cat("sluice ", SLUICE_VERSION, "\n", "commit   ", SLUICE_COMMIT, "\n", "compiler ",
-                     __VERSION__, "\n", "cuda     ", SLUICE_CUDA_TEXT, "\n",
-                     "cpu      scalar, avx2, avx512, amx; this machine: ", isa_list(cpu_isas()),
-                     "\n"));
-}
-
-int show_devices() {
-    std::string out = cat("cpu     ", usable_cpus(), " threads, ", isa_list(cpu_isas()), "\n");
-    auto devices = cuda_devices();
-    if (!devices) return report_error(devices.error());
-    for (size_t i = 0; i < devices->size(); i++) {
-        out += cat("cuda:", i, "  ", (*devices)[i], "\n");
-    }
-    return print(out);
+int run_about(const Options& options) {
+    auto text = text_of(options);
+    if (!text) return report_error(text.error());
+    auto done = Output(1).write(*text);
+    return done ? exit_ok : report_error(done.error());
 }
 
 }  // namespace sluice

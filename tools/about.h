@@ -1,10 +1,12 @@
-// --version and --list-devices.
+// The texts that are shown instead of running a command: help, version, devices.
 #pragma once
+
+#include "tools/options/options.h"
 
 namespace sluice {
 
-int show_version();
-// One line a device, on standard output: name for --device, and what it is.
-int show_devices();
+// What options.show asks for, on stdout. --list-devices: a line per device, with its name for
+// --device and what it is.
+int run_about(const Options& options);
 
 }  // namespace sluice

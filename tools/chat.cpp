@@ -1,7 +1,5 @@
 #include "tools/chat.h"
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <memory>
 
@@ -21,21 +19,30 @@ namespace sluice {
 
 namespace {
 
-constexpr const char* help_text =
-    "/set NAME VALUE  temp, top-k, top-p, min-p, repeat-penalty, seed, predict, stop,\n"
-    "                 reasoning, reasoning-effort, loop-guard, system-prompt\n"
+constexpr const char* commands_help =
     "/clear           forget the conversation\n"
-    "/save FILE       write it as JSON\n"
-    "/load FILE       go on from such a file\n"
-    "/stats           what the last answer cost\n"
-    "/bye             leave (so does Ctrl-D)\n"
-    "\"\"\"              begins and ends a message of several lines\n"
-    "Ctrl-C           stops an answer\n";
+    "/save FILE       save the conversation as JSON\n"
+    "/load FILE       continue a saved conversation\n"
+    "/stats           show statistics of the last answer\n"
+    "/bye             leave (also Ctrl-D)\n"
+    "\"\"\"              begin and end a message of several lines\n"
+    "Ctrl-C           stop an answer\n"
+    "/set NAME VALUE  change an option; NAME is one of:\n";
 
-constexpr std::array settable = {
-    "temp",       "top-k",        "top-p", "min-p",     "repeat-penalty",
-    "seed",       "predict",      "stop",  "reasoning", "reasoning-effort",
-    "loop-guard", "system-prompt"};
+// With the names of the options that /set changes, in rows of six.
+std::string help_text() {
+    std::string out = commands_help;
+    size_t count = 0;
+    for (const OptionSpec& spec : option_table()) {
+        if (!spec.is(settable)) continue;
+        out += cat(count == 0       ? "                 "
+                   : count % 6 == 0 ? ",\n                 "
+                                    : ", ",
+                   spec.name());
+        ++count;
+    }
+    return out + '\n';
+}
 
 void say(std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
@@ -61,7 +68,7 @@ class Chat {
         clear();
     }
 
-    // How it ends. What was recorded is whole then, or that is the error.
+    // Returns the exit code. Recorded routes are complete then, or their error is reported.
     int run() {
         const int code = converse();
         auto kept = run_.session->keep_routes();
@@ -83,7 +90,7 @@ class Chat {
             }
             if (event == LineReader::Event::interrupt) {
                 if (asked_to_leave) return exit_interrupted;
-                say("Ctrl-C again leaves (so do /bye and Ctrl-D).");
+                say("Press Ctrl-C again to leave (or /bye, Ctrl-D).");
                 asked_to_leave = true;
                 continue;
             }
@@ -133,11 +140,11 @@ class Chat {
     void command(const std::string& line) {
         auto [name, rest] = split_word(line);
         if (name == "/help" || name == "/?")
-            std::fputs(help_text, stderr);
+            std::fputs(help_text().c_str(), stderr);
         else if (name == "/bye" || name == "/exit" || name == "/quit")
             leave_ = true;
         else if (name == "/clear")
-            clear(), say("Forgotten.");
+            clear(), say("The conversation is forgotten.");
         else if (name == "/set")
             set(rest);
         else if (name == "/save")
@@ -152,15 +159,15 @@ class Chat {
 
     void set(const std::string& rest) {
         auto [name, value] = split_word(rest);
-        bool known = std::find(settable.begin(), settable.end(), name) != settable.end();
-        if (!known) return std::fputs(help_text, stderr), void();
-        for (const auto& spec : option_table()) {
-            if (spec.long_names().front() != name) continue;
-            Options changed = options_;
-            auto done = spec.set(changed, {"/set " + name, {value}});
-            if (!done) return say(done.error().message);
-            options_ = std::move(changed);
+        const OptionSpec* spec = find_option(name);
+        if (!spec || !spec->is(settable)) {
+            say(cat("/set: unknown option ", printable(name)));
+            return std::fputs(help_text().c_str(), stderr), void();
         }
+        Options changed = options_;
+        auto done = spec->set(changed, {"/set " + name, {value}});
+        if (!done) return say(done.error().message);
+        options_ = std::move(changed);
         apply_options(run_, options_);
         if (name == "system-prompt") set_system();
         say(cat(name, " is ", printable(value)));
@@ -174,7 +181,7 @@ class Chat {
     }
 
     void save(const std::string& path) {
-        if (path.empty()) return say("/save FILE");
+        if (path.empty()) return say("/save: a file name is missing: /save FILE");
         auto target = output_file("/save", path, "{\"messages\":");
         if (!target) return say(target.error().message);
         auto done = write_file_whole(*target, messages_json(messages_));
@@ -183,7 +190,7 @@ class Chat {
     }
 
     void load(const std::string& path) {
-        if (path.empty()) return say("/load FILE");
+        if (path.empty()) return say("/load: a file name is missing: /load FILE");
         auto text = read_user_file("/load", path);
         if (!text) return say(text.error().message);
         auto messages = parse_messages(path, *text);
@@ -198,7 +205,7 @@ class Chat {
     }
 
     void answer(const std::string& text) {
-        if (auto valid = check_utf8("the message is not sent", text); !valid) {
+        if (auto valid = check_utf8("the message was not sent", text); !valid) {
             return say(valid.error().message);
         }
         messages_.push_back({Role::user, text, {}});
@@ -206,9 +213,9 @@ class Chat {
         if (!done) {
             messages_.pop_back();
             bool stopped = done.error().code == Code::interrupted;
-            say(stopped ? "stopped; the message is dropped" : done.error().message);
+            say(stopped ? "stopped; the message was dropped" : done.error().message);
             if (done.error().code == Code::usage)
-                say("The conversation is kept: /save it, /clear it, or ask something shorter.");
+                say("The conversation is kept: /save it, /clear it, or send a shorter message.");
             clear_interrupt();
             return;
         }
@@ -248,12 +255,12 @@ class Chat {
 
     void finish(const Answer& answer) {
         if (answer.text.empty() || answer.text.back() != '\n') write("\n");
-        turns_++;
+        ++turns_;
         messages_.push_back({Role::assistant, answer.text, answer.reasoning});
         if (answer.error) say(answer.error->message);
         if (answer.finish == Finish::interrupted) say("(stopped)");
-        if (answer.finish == Finish::loop) say("(stopped: the answer turns in a circle)");
-        if (answer.unclosed) say("(the thought never ended; all of it is the answer)");
+        if (answer.finish == Finish::loop) say("(stopped: the answer repeats itself)");
+        if (answer.unclosed) say("(the thought has no end; all of it is shown as the answer)");
         if (fills_context(answer, run_.facts)) {
             say(cat("The context of ", run_.facts.context,
                     " tokens is full: /save and /clear, or start with a larger -c."));

@@ -6,9 +6,9 @@
 
 namespace sluice {
 
-// Answers on standard output, everything else on stderr. Ctrl-C stops an answer and keeps the
-// conversation; on an empty line it explains itself, and a second one leaves with 130. Ctrl-D and
-// /bye leave with 0. An error of one answer is said and the conversation goes on.
+// Answers go to standard output, everything else to stderr. Ctrl-C stops an answer and keeps the
+// conversation; on an empty line it says how to leave, and a second one leaves with 130. Ctrl-D and
+// /bye leave with 0. An error in one answer is reported and the conversation continues.
 int run_chat(const Options& options, const Terminal& terminal);
 
 }  // namespace sluice

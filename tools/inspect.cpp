@@ -7,8 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "engine/model/tensor_classes.h"
 #include "io/checkpoint/shard_names.h"
 #include "io/checksum.h"
+#include "io/clock.h"
+#include "io/format.h"
 #include "io/mount.h"
 #include "io/output_file.h"
 #include "io/path_access.h"
@@ -31,52 +34,33 @@ const char* access_name(Access access) {
     return access == Access::direct ? "O_DIRECT" : "buffered";
 }
 
-std::vector<std::string> unaccounted_names(const Checkpoint& checkpoint) {
-    std::vector<std::string> names;
-    for (const Tensor& tensor : checkpoint.tensors()) {
-        if (tensor_class(tensor.name) == TensorClass::unaccounted) {
-            names.push_back(printable(tensor.name));
-        }
-    }
-    return names;
-}
-
 std::vector<std::string> checks_passed(const Checkpoint& checkpoint) {
-    return {
-        cat(checkpoint.shards().size(),
-            " headers: known dtypes, every range inside its file, "
-            "bytes = dtype x shape, no overlap, no hole, no byte over"),
-        cat(checkpoint.tensors().size(), " tensors: each in one shard, index and headers agree")};
+    return {cat(checkpoint.shards().size(),
+                " headers: known dtypes, every range inside its file, "
+                "bytes = dtype x shape, no overlap, no gap, no extra bytes"),
+            cat(checkpoint.tensors().size(),
+                " tensors: each in exactly one shard, index and headers agree")};
 }
 
-std::string padded(std::string text, size_t width) {
-    if (text.size() < width) text.append(width - text.size(), ' ');
-    return text;
-}
-
-std::string right(std::string text, size_t width) {
-    if (text.size() < width) text.insert(0, width - text.size(), ' ');
-    return text;
-}
-
-void add_class_table(std::string& out, const Checkpoint& checkpoint) {
-    out +=
-        cat(padded("class", 20), right("tensors", 9), right("size", 12), right("bytes", 16), "\n");
-    const auto line = [&](const std::string& name, const ClassTotal& total) {
-        out += cat(padded(name, 20), right(cat(total.tensors), 9),
-                   right(size_text(total.bytes), 12), right(cat(total.bytes), 16), "\n");
-    };
-    ClassTotal all;
-    const std::vector<ClassTotal> totals = class_totals(checkpoint);
-    for (size_t i = 0; i < totals.size(); i++) {
-        if (totals[i].tensors == 0) continue;
-        line(tensor_class_name(static_cast<TensorClass>(i)), totals[i]);
-        all.tensors += totals[i].tensors;
-        all.bytes += totals[i].bytes;
+TensorClass total_of(const std::vector<TensorClass>& classes) {
+    TensorClass all{.name = "total"};
+    for (const TensorClass& c : classes) {
+        all.tensors += c.tensors;
+        all.bytes += c.bytes;
     }
-    line("total", all);
-    const std::vector<std::string> strange = unaccounted_names(checkpoint);
-    for (size_t i = 0; i < strange.size() && i < names_shown_max; i++) {
+    return all;
+}
+
+void add_class_table(std::string& out, const TensorListing& listing) {
+    out += formatted("{:<24}{:>9}{:>12}{:>16}\n", "class", "tensors", "size", "bytes");
+    std::vector<TensorClass> rows = listing.classes;
+    rows.push_back(total_of(rows));
+    for (const TensorClass& row : rows) {
+        out += formatted("{:<24}{:>9}{:>12}{:>16}\n", row.name, row.tensors, size_text(row.bytes),
+                         row.bytes);
+    }
+    const std::vector<std::string>& strange = listing.unaccounted;
+    for (size_t i = 0; i < strange.size() && i < names_shown_max; ++i) {
         out += cat("  unaccounted: ", strange[i], "\n");
     }
     if (strange.size() > names_shown_max) {
@@ -89,18 +73,18 @@ void add_shard_table(std::string& out, const Checkpoint& checkpoint, const HashR
     for (const File& file : checkpoint.shards()) {
         width = std::max(width, printable(file.path().filename().string()).size());
     }
-    out += cat(padded("shard", width), right("size", 12), "  access    align  ",
-               hashes ? padded("xxh3", 18) : "", "drive, file system\n");
-    for (size_t i = 0; i < checkpoint.shards().size(); i++) {
+    out += formatted("{:<{}}{:>12}  access    align  {}drive, file system\n", "shard", width,
+                     "size", hashes ? formatted("{:<18}", "xxh3") : "");
+    for (size_t i = 0; i < checkpoint.shards().size(); ++i) {
         const File& file = checkpoint.shards()[i];
         const Mount mount = mount_of(file.path());
         const std::string drive = drive_name(file.identity().device);
-        out += cat(padded(printable(file.path().filename().string()), width),
-                   right(size_text(file.size()), 12), "  ", padded(access_name(file.access()), 8),
-                   right(cat(file.own_alignment()), 7), "  ");
+        out += formatted("{:<{}}{:>12}  {:<8}{:>7}  ", printable(file.path().filename().string()),
+                         width, size_text(file.size()), access_name(file.access()),
+                         file.own_alignment());
         if (hashes) {
             const ShardHash& hash = hashes->shards[i];
-            out += padded(hash.error ? "unreadable" : checksum_text(hash.hash), 18);
+            out += formatted("{:<18}", hash.error ? "unreadable" : checksum_text(hash.hash));
         }
         out += cat(drive, drive.empty() ? "" : ", ", printable(mount.type), " on ",
                    printable(mount.point), "\n");
@@ -112,16 +96,14 @@ double gigabytes_per_second(const HashRun& run) {
 }
 
 std::string rate_text(const HashRun& run) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%.2f s, %.2f GB/s", run.seconds, gigabytes_per_second(run));
-    return text;
+    return formatted("{:.2f} s, {:.2f} GB/s", run.seconds, gigabytes_per_second(run));
 }
 
 void write_shards(JsonWriter& json, const Checkpoint& checkpoint, const HashRun* hashes) {
     std::vector<uint64_t> tensors(checkpoint.shards().size());
-    for (const Tensor& tensor : checkpoint.tensors()) tensors[tensor.shard]++;
+    for (const Tensor& tensor : checkpoint.tensors()) ++tensors[tensor.shard];
     json.key("shards").begin_array();
-    for (size_t i = 0; i < tensors.size(); i++) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
         const File& file = checkpoint.shards()[i];
         const Mount mount = mount_of(file.path());
         json.begin_object()
@@ -144,7 +126,7 @@ void write_shards(JsonWriter& json, const Checkpoint& checkpoint, const HashRun*
     json.end_array();
 }
 
-// A line on a terminal's stderr, a few times a second; nothing elsewhere.
+// A progress line on stderr, updated a few times per second; only on a terminal.
 class Progress {
  public:
     explicit Progress(uint64_t total) : total_(total), shown_(isatty(2) == 1) {}
@@ -152,7 +134,7 @@ class Progress {
         if (drawn_) std::fputs("\r\033[K", stderr);
     }
     void show(uint64_t done) {
-        const auto now = std::chrono::steady_clock::now();
+        const auto now = Clock::now();
         if (!shown_ || now - last_ < std::chrono::milliseconds(250)) return;
         last_ = now;
         drawn_ = true;
@@ -163,7 +145,7 @@ class Progress {
  private:
     uint64_t total_;
     bool shown_, drawn_ = false;
-    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+    Clock::time_point last_ = Clock::now();
 };
 
 Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& ring,
@@ -182,20 +164,20 @@ Result<HashRun> check_bytes(const Checkpoint& checkpoint, const RingOptions& rin
         });
 }
 
-// Reads the mirrors' copies too: one that differs from its original is a line on stderr.
+// Reads the mirrors' copies too. A copy that differs from its original is reported in one line.
 Result<void> check_mirrors(const Checkpoint& checkpoint, const RingOptions& ring,
                            const HashRun& originals) {
     size_t wrong = 0;
-    for (size_t i = 0; i < checkpoint.copies().size(); i++) {
+    for (size_t i = 0; i < checkpoint.copies().size(); ++i) {
         if (checkpoint.copies()[i].empty() || originals.shards[i].error) continue;
         auto run = hash_shards(checkpoint.copies()[i], ring,
                                [](uint64_t) { return !interrupt_requested(); });
         if (!run) return tl::unexpected(std::move(run).error());
-        for (size_t copy = 0; copy < run->shards.size(); copy++) {
+        for (size_t copy = 0; copy < run->shards.size(); ++copy) {
             const ShardHash& hash = run->shards[copy];
             if (hash.error) return tl::unexpected(*hash.error);
             if (hash.hash == originals.shards[i].hash) continue;
-            wrong++;
+            ++wrong;
             std::fprintf(stderr, "sluice: %s: hash %s, the original has %s\n",
                          printable(checkpoint.copies()[i][copy].path().string()).c_str(),
                          checksum_text(hash.hash).c_str(),
@@ -203,18 +185,17 @@ Result<void> check_mirrors(const Checkpoint& checkpoint, const RingOptions& ring
         }
     }
     if (wrong == 0) return {};
-    return fail(Code::corrupt, cat(wrong,
-                                   " of the mirrors' files differ from the model's; copy "
-                                   "them again"));
+    return fail(Code::corrupt, cat(wrong, wrong == 1 ? " file" : " files",
+                                   " in the mirrors differ from the model's; copy them again"));
 }
 
-// What --hashes names: a file to compare with, or the place of a new one.
+// The file of --hashes: one to compare with, or the path of a new one.
 struct HashFile {
     std::filesystem::path path;
     std::optional<std::vector<ShardHash>> before;
 };
 
-// Before the long read whose result it is for.
+// Called before the long read, so that a bad path is refused at once.
 Result<HashFile> open_hash_file(const std::filesystem::path& path) {
     if (auto closed = no_permission(path, R_OK)) return within("--hashes", std::move(*closed));
     std::error_code ignored;
@@ -233,11 +214,11 @@ Result<HashFile> open_hash_file(const std::filesystem::path& path) {
     return HashFile{path, std::move(*before)};
 }
 
-// Writes the hash file, or compares with the one that is there. Differences are lines on stderr.
+// Writes the hash file, or compares with the existing one. Each difference is a line on stderr.
 Result<void> keep_or_compare(const HashFile& file, const HashRun& run) {
     if (!file.before) {
         for (const ShardHash& shard : run.shards) {
-            if (shard.error) return {};  // reported as unreadable; half a file would mislead
+            if (shard.error) return {};  // reported as unreadable; a partial file would mislead
         }
         auto done = write_file_whole(file.path, hash_file_text(run.shards), 0644);
         if (done) return done;
@@ -253,22 +234,22 @@ Result<void> keep_or_compare(const HashFile& file, const HashRun& run) {
                 cat(differences.size(), " of ", run.shards.size(), " shards differ from ", shown));
 }
 
-// Values that no run would take.
+// Values that every run would refuse.
 Result<void> report_values(const Checkpoint& checkpoint, const ValueCheck& values) {
     const std::vector<std::string>& lines = values.damaged();
     if (lines.empty()) return {};
     constexpr size_t shown = 20;
-    for (size_t i = 0; i < std::min(shown, lines.size()); i++) {
+    for (size_t i = 0; i < std::min(shown, lines.size()); ++i) {
         std::fprintf(stderr, "sluice: %s\n", lines[i].c_str());
     }
     std::vector<std::string> files;
     for (const uint32_t shard : values.shards()) {
         files.push_back(checkpoint.shards()[shard].path().filename().string());
     }
-    return fail(
-        Code::corrupt,
-        cat(lines.size(), lines.size() == 1 ? " tensor holds" : " tensors hold",
-            " what cannot be weights; damaged: ", list_names(files), "; ", checkpoint.cure(files)));
+    return fail(Code::corrupt,
+                cat(lines.size(), lines.size() == 1 ? " tensor holds" : " tensors hold",
+                    " values that cannot be weights; damaged: ", list_names(files), "; ",
+                    checkpoint.cure(files)));
 }
 
 int report_unreadable(const HashRun& run) {
@@ -281,19 +262,42 @@ int report_unreadable(const HashRun& run) {
 
 }  // namespace
 
-std::vector<ClassTotal> class_totals(const Checkpoint& checkpoint) {
-    std::vector<ClassTotal> totals(static_cast<size_t>(TensorClass::count));
-    for (const Tensor& tensor : checkpoint.tensors()) {
-        ClassTotal& total = totals[static_cast<size_t>(tensor_class(tensor.name))];
-        total.tensors++;
-        total.bytes += tensor.bytes;
+TensorListing list_tensors(const Checkpoint& checkpoint) {
+    const auto unclassified = [&](const Error& error) {
+        TensorClass all{.name = "unclassified"};
+        for (const Tensor& tensor : checkpoint.tensors()) {
+            ++all.tensors;
+            all.bytes += tensor.bytes;
+        }
+        return TensorListing{
+            .classes = {std::move(all)},
+            .unaccounted = {},
+            .note = cat("tensors are not classified: ",
+                        printable(checkpoint.config_path().string()), ": ", error.message)};
+    };
+    const auto config = parse_config(checkpoint.config_text());
+    if (!config) return unclassified(config.error());
+    const auto model = find_model(config->model_type);
+    if (!model) return unclassified(model.error());
+    Weights weights;
+    const auto specs = (*model)->describe(*config, weights);
+    ClassifiedTensors found = classify_tensors(checkpoint, *config, **model, specs);
+    TensorListing listing{.classes = std::move(found.classes), .unaccounted = {}, .note = {}};
+    if (found.unknown.empty()) return listing;
+    TensorClass unknown{.name = "unaccounted", .home = Home::unused};
+    for (const Tensor* tensor : found.unknown) {
+        ++unknown.tensors;
+        unknown.bytes += tensor->bytes;
+        listing.unaccounted.push_back(printable(tensor->name));
     }
-    return totals;
+    listing.classes.push_back(std::move(unknown));
+    return listing;
 }
 
 std::string inspect_text(const Checkpoint& checkpoint, const HashRun* hashes) {
     std::string out = cat(printable(checkpoint.folder().string()), "\n\n");
-    add_class_table(out, checkpoint);
+    const TensorListing listing = list_tensors(checkpoint);
+    add_class_table(out, listing);
     out += '\n';
     add_shard_table(out, checkpoint, hashes);
     out += '\n';
@@ -302,6 +306,7 @@ std::string inspect_text(const Checkpoint& checkpoint, const HashRun* hashes) {
         out += cat("read: ", size_text(hashes->bytes), " in ", rate_text(*hashes), " (",
                    hashes->engine, ", hashes are XXH3)\n");
     }
+    if (!listing.note.empty()) out += cat("note: ", listing.note, "\n");
     if (checkpoint.tokenizer_path().empty()) out += "note: no tokenizer.json\n";
     for (const std::string& note : checkpoint.notes()) out += cat("note: ", note, "\n");
     return out;
@@ -311,17 +316,15 @@ std::string inspect_json(const Checkpoint& checkpoint, const HashRun* hashes) {
     JsonWriter json;
     json.begin_object().member("folder", checkpoint.folder().string());
     json.key("classes").begin_array();
-    const std::vector<ClassTotal> totals = class_totals(checkpoint);
-    ClassTotal all;
-    for (size_t i = 0; i < totals.size(); i++) {
-        all.tensors += totals[i].tensors;
-        all.bytes += totals[i].bytes;
+    const TensorListing listing = list_tensors(checkpoint);
+    for (const TensorClass& c : listing.classes) {
         json.begin_object()
-            .member("class", tensor_class_name(static_cast<TensorClass>(i)))
-            .member("tensors", totals[i].tensors)
-            .member("bytes", totals[i].bytes)
+            .member("class", c.name)
+            .member("tensors", c.tensors)
+            .member("bytes", c.bytes)
             .end_object();
     }
+    const TensorClass all = total_of(listing.classes);
     json.end_array().member("tensors", all.tensors).member("bytes", all.bytes);
     write_shards(json, checkpoint, hashes);
     const auto list = [&](const char* name, const std::vector<std::string>& texts) {
@@ -329,9 +332,11 @@ std::string inspect_json(const Checkpoint& checkpoint, const HashRun* hashes) {
         for (const std::string& text : texts) json.value(text);
         json.end_array();
     };
-    list("unaccounted", unaccounted_names(checkpoint));
+    list("unaccounted", listing.unaccounted);
     list("checks", checks_passed(checkpoint));
-    list("notes", checkpoint.notes());
+    std::vector<std::string> notes = checkpoint.notes();
+    if (!listing.note.empty()) notes.insert(notes.begin(), listing.note);
+    list("notes", notes);
     json.member("tokenizer", !checkpoint.tokenizer_path().empty());
     if (hashes) {
         json.key("read")

@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-// Pieces to the reader while the answer grows.
+// Writes the pieces of the answer as they come, or the whole of it at the end.
 class OnceSink {
  public:
     OnceSink(const Options& options, const Terminal& terminal, Output& output)
@@ -53,7 +53,7 @@ class OnceSink {
 };
 
 int outcome(const Answer& answer, const OnceSink& sink, Output& output) {
-    if (end_requested()) return report_error({Code::interrupted, {}});  // whatever else went away
+    if (end_requested()) return report_error({Code::interrupted, {}});  // whatever else failed
     if (sink.error()) return report_error(*sink.error());
     if (output.reader_gone()) return exit_reader_gone;
     if (answer.error) return report_error(*answer.error);
@@ -63,21 +63,22 @@ int outcome(const Answer& answer, const OnceSink& sink, Output& output) {
     return exit_ok;
 }
 
-void tell(const Answer& answer, const RunFacts& facts, const Options& options, bool failed) {
+void report(const Answer& answer, const RunFacts& facts, const Options& options, bool failed) {
     if (options.quiet) {
         if (options.show_timings) std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
         return;
     }
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
     if (answer.unclosed)
-        std::fputs("sluice: the thought never ended; all of it is the answer\n", stderr);
+        std::fputs("sluice: the thought has no end; all of it is shown as the answer\n", stderr);
     if (fills_context(answer, facts)) {
-        std::fprintf(stderr, "sluice: the context of %d tokens is full: the answer is cut (-c)\n",
+        std::fprintf(stderr,
+                     "sluice: the context of %d tokens is full: the answer is cut off (raise -c)\n",
                      facts.context);
     }
     if (answer.finish == Finish::loop)
-        std::fputs("sluice: stopped by --loop-guard: the answer turns in a circle\n", stderr);
-    if (failed && !options.show_timings) return;  // the line that follows says why
+        std::fputs("sluice: stopped by --loop-guard: the answer repeats itself\n", stderr);
+    if (failed && !options.show_timings) return;  // the next line says why
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
@@ -122,7 +123,7 @@ int run_once(const Options& options, const Terminal& terminal) {
     else
         sink.finish(answer->text);
     const bool failed = answer->error || sink.error();
-    if (!output.reader_gone()) tell(*answer, run->facts, options, failed);
+    if (!output.reader_gone()) report(*answer, run->facts, options, failed);
     return outcome(*answer, sink, output);
 }
 

@@ -6,9 +6,9 @@
 
 namespace sluice {
 
-// Text as it is generated (--no-stream: when whole), and a line feed if the answer does not end
-// with one; or one JSON object. Errors before the first token leave standard output empty; an
-// answer that breaks off later is flushed, and in JSON says so. Returns the exit code.
+// Writes text as it is generated (--no-stream: when complete) and a line feed if the answer does
+// not end with one; or one JSON object. Errors before the first token leave standard output empty;
+// an answer that fails later is flushed, and the JSON object says so. Returns the exit code.
 int run_once(const Options& options, const Terminal& terminal);
 
 }  // namespace sluice

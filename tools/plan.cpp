@@ -14,51 +14,53 @@ namespace {
 constexpr double drive_seconds = 0.4;
 constexpr int32_t prompt_sizes[] = {512, 4096, 8192};
 
-// What computes: a backend that is there, and how much memory it is planned with.
+// The backends at hand, and the memory that is planned with.
 struct Device {
-    std::unique_ptr<Backend> cpu, card;
+    std::unique_ptr<Backend> cpu, gpu;  // gpu: null if none, or only assumed
     DeviceMemory memory;
 };
 
-// A card that is not there, of the size asked for.
-void assume_card(const Options& options, PlanReport& report, Device& device, std::string why) {
+// Plans for a GPU of the size given by --vram that this machine does not have.
+void assume_gpu(const Options& options, PlanReport& report, Device& device, std::string why) {
     const uint64_t vram = options.engine.vram;
-    report.device = cat("a card of ", size_text(vram), " that is not here");
+    report.device = cat("an assumed GPU of ", size_text(vram));
     report.notes.push_back(std::move(why));
     device.memory = {.host = false, .limit = vram, .scratch = [](const Shapes& most) {
                          return cuda_scratch_bytes(most).value_or(0);
                      }};
     if (!cuda_scratch_bytes({})) {
-        report.notes.push_back("this build has no CUDA: scratch of the card's kernels not counted");
+        report.notes.push_back(
+            "this build has no CUDA: scratch memory of the GPU kernels is not counted");
     }
 }
 
 Result<void> find_device(const Options& options, PlanReport& report, Device& device) {
     const EngineOptions& o = options.engine;
-    const auto index = card_number(o.device);
+    const auto index = cuda_index(o.device);
     if (!index) return tl::unexpected(index.error());
     auto cpu = make_cpu_backend({.isa = o.isa, .threads = o.threads});
     if (!cpu) return tl::unexpected(cpu.error());
     device.cpu = std::move(*cpu);
     report.device = device.cpu->name();
     device.memory = device_memory(*device.cpu);
-    if (o.device == "cpu") return refuse_card_options(o);
-    auto cards = cuda_devices();
-    if (!cards) return within("--device auto (--device cpu plans without)", cards.error());
-    if (cards->empty() && o.vram != 0) {
-        assume_card(options, report, device, "no card here: its rates are assumed");
+    if (o.device == "cpu") return refuse_gpu_options(o);
+    auto gpus = cuda_devices();
+    if (!gpus) return within("--device auto (--device cpu plans without a GPU)", gpus.error());
+    if (gpus->empty() && o.vram != 0) {
+        assume_gpu(options, report, device, "no GPU on this machine: its rates are assumed");
         return {};
     }
-    if (cards->empty() && o.device == "auto") return refuse_card_options(o);
-    auto card = make_cuda_backend({.device = *index, .vram_budget = o.vram});
-    if (!card && card.error().code == Code::no_memory && o.vram != 0) {
-        assume_card(options, report, device, cat("assumed rates: ", card.error().message));
+    if (gpus->empty() && o.device == "auto") return refuse_gpu_options(o);
+    auto gpu = make_cuda_backend({.device = *index, .vram_budget = o.vram});
+    if (!gpu && gpu.error().code == Code::no_memory && o.vram != 0) {
+        assume_gpu(options, report, device,
+                   cat("the GPU's rates are assumed: ", gpu.error().message));
         return {};
     }
-    if (!card) return tl::unexpected(card.error());
-    device.card = std::move(*card);
-    report.device = device.card->name();
-    device.memory = device_memory(*device.card);
+    if (!gpu) return tl::unexpected(gpu.error());
+    device.gpu = std::move(*gpu);
+    report.device = device.gpu->name();
+    device.memory = device_memory(*device.gpu);
     return {};
 }
 
@@ -84,14 +86,14 @@ Result<void> measure_drive(const Options& options, uint64_t room, PlanReport& re
     return {};
 }
 
-Result<void> measure_card(const Options& options, const ModelConfig& config, uint64_t room,
-                          Device& device, MachineRates& rates) {
+Result<void> measure_gpu(const Options& options, const ModelConfig& config, uint64_t room,
+                         Device& device, MachineRates& rates) {
     rates.link = assumed_link();
-    rates.gpu = assumed_card();
-    if (device.card) {
-        auto link = measure_link(*device.card, room);
+    rates.gpu = assumed_gpu();
+    if (device.gpu) {
+        auto link = measure_link(*device.gpu, room);
         if (!link) return tl::unexpected(link.error());
-        auto kernels = measure_kernels(*device.card, config, room);
+        auto kernels = measure_kernels(*device.gpu, config, room);
         if (!kernels) return tl::unexpected(kernels.error());
         rates.link = *link;
         rates.gpu = *kernels;
@@ -104,11 +106,11 @@ Result<void> measure_card(const Options& options, const ModelConfig& config, uin
 
 Result<void> measure(const Options& options, PlanReport& report, Device& device) {
     const ModelConfig& config = report.model->config();
-    // One after another, so that each may take what the run itself could.
+    // Measured one after another, so that each may use as much memory as the run itself.
     const uint64_t room = std::min(report.plan.settings.ram, default_ram_budget());
     if (room < measuring_room) {
-        report.notes.push_back(cat("memory and kernels were measured in ", size_text(room),
-                                   ", where caches may make them look faster"));
+        report.notes.push_back(cat("memory and kernels were measured in only ", size_text(room),
+                                   " of RAM, where CPU caches may make them look faster"));
     }
     if (auto r = measure_drive(options, room, report); !r) return r;
     const int threads = options.engine.threads > 0 ? options.engine.threads : usable_cpus();
@@ -119,8 +121,8 @@ Result<void> measure(const Options& options, PlanReport& report, Device& device)
     if (!cpu) return tl::unexpected(cpu.error());
     report.rates.cpu = *cpu;
     if (device.memory.host) return {};
-    device.cpu.reset();  // with the memory it was measured in
-    return measure_card(options, config, room, device, report.rates);
+    device.cpu.reset();  // frees the memory that it was measured in
+    return measure_gpu(options, config, room, device, report.rates);
 }
 
 void forecast(PlanReport& report) {

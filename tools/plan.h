@@ -1,5 +1,5 @@
-// `sluice plan MODEL`: before a run, or without one: bytes by class, what goes where on this
-// machine, how fast decode and prompts can be, and what binds.
+// `sluice plan MODEL`: estimates memory use, speed and the bottleneck without running: bytes per
+// class of tensors, what is placed where on this machine, and how fast decode and prompts can be.
 #pragma once
 
 #include "io/error.h"
@@ -8,10 +8,11 @@
 
 namespace sluice {
 
-// Measures for 2 to 4 seconds, in a few hundred MB, less where the RAM budget is less. Memory that
-// is asked for with --vram on a machine without a card, or beyond what the card has, is planned for
-// all the same, at assumed rates.
 enum class PlanParts { placement, all };  // placement: nothing is measured, no rates, no forecasts
+
+// Measures for 2 to 4 seconds, in a few hundred MB of memory or less if the RAM budget is smaller.
+// --vram on a machine without a GPU, or with one that is too small, plans for a GPU of that size at
+// assumed rates.
 Result<PlanReport> make_plan(const Options& options, PlanParts parts = PlanParts::all);
 
 int run_plan(const Options& options);

@@ -1,4 +1,4 @@
-// `sluice record MODEL -o FILE`: a greedy run, kept so that --verify can repeat it.
+// `sluice record MODEL -o FILE`: records a greedy run that --verify compares with later.
 #pragma once
 
 #include "tools/options/options.h"
@@ -7,7 +7,7 @@
 namespace sluice {
 
 // The prompt is -p, -f, standard input, or --messages FILE (a JSON list of {role, content,
-// reasoning}). Writes FILE whole or not at all and says on stderr what it holds.
+// reasoning}). Writes FILE whole or not at all; a line on stderr says how many tokens it holds.
 int run_record(const Options& options, const Terminal& terminal);
 
 }  // namespace sluice

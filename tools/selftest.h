@@ -1,4 +1,4 @@
-// `sluice selftest`: every kernel of the card, by value, against the plain reference.
+// `sluice selftest`: compares every kernel of the device with the plain reference, by value.
 #pragma once
 
 #include "tools/options/options.h"

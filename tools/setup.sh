@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building and testing need on Debian 12 and builds into ./build (or $1). Run by demo.sh and tests/run.sh.
+# Installs what the build and the tests need on Debian 12, and builds into ./build (or $1). For demo.sh and run.sh.
 #   setup.sh [BUILD_DIR] [cmake options...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +20,6 @@ if ((${#missing[@]})); then
 fi
 
 export PATH=$PATH:/usr/local/cuda/bin
-# What an earlier call left out, tests or the CUDA backend, is not left out for good.
+# -U: options of an earlier call, such as leaving out the tests or the CUDA backend, do not persist.
 cmake -U 'SLUICE_*' -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@" >&2
 cmake --build "$build" >&2

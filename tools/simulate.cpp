@@ -58,7 +58,7 @@ Result<std::vector<Row>> simulate_all(const Options& options, const RouteFile& r
 
 std::string table(const RouteFile& routes, const std::vector<Row>& rows) {
     uint64_t decoded = 0;
-    for (const auto& token : routes.tokens) decoded += !token.sweep;
+    for (const auto& token : routes.tokens) decoded += !token.prompt;
     std::string out = cat(routes.header.model, ": ", routes.header.layers, " layers x ",
                           routes.header.experts, " experts, top ", routes.header.top_k, "; ",
                           routes.tokens.size(), " tokens, ", decoded, " decoded\n",

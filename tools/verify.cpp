@@ -39,7 +39,7 @@ std::string report_text(const TraceReport& report) {
     return out;
 }
 
-// What `paths` name: a file named itself is wanted, one found in a folder may be of another model.
+// A trace file; one found in a folder may belong to another model, one given by name is compared.
 struct Candidate {
     std::filesystem::path path;
     bool named;
@@ -64,7 +64,7 @@ std::string summary(const Tally& tally) {
                tally.skipped, " of other models or index keys skipped\n");
 }
 
-// A trace that this engine can be compared with; nullopt: of another model, skipped and said so.
+// A trace to compare; nullopt: one of another model, skipped with a note on stderr.
 Result<std::optional<Trace>> load_trace(const Candidate& candidate, const ModelRun& run,
                                         const Options& options) {
     auto trace = read_trace(candidate.path);
@@ -78,18 +78,18 @@ Result<std::optional<Trace>> load_trace(const Candidate& candidate, const ModelR
     bool other_keys = trace->index_keys != run.engine->options().index_keys;
     if (candidate.named && other_keys) {
         return fail(Code::usage,
-                    cat(printable(candidate.path.string()), ": made with ",
+                    cat(printable(candidate.path.string()), ": recorded with --index-keys ",
                         trace->index_keys == IndexKeys::reference ? "reference" : "own",
-                        " index keys; give --index-keys accordingly"));
+                        "; run with the same"));
     }
     if (candidate.named && other_model && !options.quiet) {
-        std::fprintf(stderr, "sluice: %s was made with %s, the model is called %s\n",
+        std::fprintf(stderr, "sluice: %s was recorded with %s, but this model is called %s\n",
                      printable(candidate.path.string()).c_str(), printable(trace->model).c_str(),
                      printable(run.facts.model).c_str());
     }
     if (candidate.named) return std::optional<Trace>(std::move(*trace));
-    if (other_model) return skip(cat("made with ", printable(trace->model)));
-    if (other_keys) return skip("made with other index keys (--index-keys)");
+    if (other_model) return skip(cat("recorded with ", printable(trace->model)));
+    if (other_keys) return skip("recorded with other index keys (--index-keys)");
     return std::optional<Trace>(std::move(*trace));
 }
 
@@ -103,7 +103,8 @@ int run_verify(const Options& options, const Terminal& terminal) {
     if (!run) return report_error(run.error());
     Output output(1);
     Tally tally;
-    // Every trace is read before the first is compared: a wrong one stops nothing half-way.
+    // Every trace is read before the first is compared, so that a damaged one stops nothing
+    // half-way.
     std::vector<std::pair<std::string, Trace>> traces;
     for (const auto& candidate : *list) {
         auto trace = load_trace(candidate, *run, options);
@@ -127,8 +128,8 @@ int run_verify(const Options& options, const Terminal& terminal) {
     if (tally.compared == 0) {
         return report_error(
             {Code::usage, cat("--verify: no trace of ", run->facts.model, " among ", list->size(),
-                              " files (the folder's name says which model it is; a "
-                              "trace named itself is compared with any)")});
+                              " files (a model is known by its folder's name; a trace "
+                              "given by file name is compared with any model)")});
     }
     if (auto kept = run->session->keep_routes(); !kept) return report_error(kept.error());
     auto written = output.write(summary(tally));

@@ -1,4 +1,4 @@
-// `sluice MODEL --verify TRACE...`: does this engine repeat recorded runs?
+// `sluice MODEL --verify TRACE...`: compares this engine with recorded runs.
 #pragma once
 
 #include "tools/options/options.h"
@@ -6,9 +6,10 @@
 
 namespace sluice {
 
-// One line a trace on standard output, one more for each token that differs, a summary last.
-// Traces of other models found in a folder are skipped and named; a trace of another model that was
-// named itself, and nothing to compare at all, are errors. Exit code 1 when one differs.
+// Prints one line per trace on standard output, one more for each token that differs, and a
+// summary. Traces of other models in a folder are skipped and listed on stderr; a trace given by
+// file name is compared with any model. Nothing to compare is an error. Exit code 1 if a trace
+// differs.
 int run_verify(const Options& options, const Terminal& terminal);
 
 }  // namespace sluice

@@ -11,11 +11,11 @@ namespace sluice {
 
 namespace {
 
-// Both sides look for a moment before they sleep: waking up costs as much as half an expert.
-constexpr int looks = 4000;
+// Both sides poll for a moment before they sleep: waking up costs as much as half an expert.
+constexpr int polls = 4000;
 
 void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
-    for (int i = 0; i < looks; i++) {
+    for (int i = 0; i < polls; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
         __builtin_ia32_pause();
     }
@@ -48,14 +48,15 @@ Result<std::unique_ptr<CpuExperts>> CpuExperts::create(const CpuExpertsOptions& 
     auto exchange = PageBuffer::create(exchange_bytes, "activations for experts on the CPU");
     if (!exchange) return tl::unexpected(exchange.error());
     made->exchange_ = std::move(*exchange);
-    auto partials = PageBuffer::create(bytes(config), "partials of experts on the CPU");
+    auto partials = PageBuffer::create(bytes(config), "partial results of experts on the CPU");
     if (!partials) return tl::unexpected(partials.error());
     made->partials_ = std::move(*partials);
     try {
         made->worker_ = std::thread([owner = made.get()] { owner->work(); });
     } catch (const std::system_error& error) {
-        return fail(Code::device, cat("cannot start a thread for experts on the CPU: ",
-                                      error.code().message(), "; --cpu-experts off runs without"));
+        return fail(Code::device,
+                    cat("cannot start a thread for experts on the CPU: ", error.code().message(),
+                        "; --cpu-experts off runs without them"));
     }
     return made;
 }
@@ -79,7 +80,7 @@ void CpuExperts::choose(std::span<const SplitItem> items) {
     slots_.clear();
     resident_left_ = 0;
     split_.assign(items, now(), on_cpu_);
-    for (size_t i = 0; i < items.size(); i++) {
+    for (size_t i = 0; i < items.size(); ++i) {
         if (!on_cpu_[i]) continue;
         taken_.push_back(items[i].expert);
         resident_left_ += items[i].in_ram;
@@ -123,7 +124,7 @@ Result<void> CpuExperts::wait() {
     return backend_->synchronize();
 }
 
-// What the worker measured, into the rates.
+// Adds what the worker measured to the rates.
 void CpuExperts::collect() {
     const std::lock_guard lock(mutex_);
     split_.cpu_took(busy_s_, rows_done_, now());
@@ -132,9 +133,9 @@ void CpuExperts::collect() {
     rows_done_ = 0;
 }
 
-void CpuExperts::uploads_took(double seconds_in_all) {
-    split_.link_took(seconds_in_all - upload_s_, uploads_ - uploads_counted_, now());
-    upload_s_ = seconds_in_all;
+void CpuExperts::uploads_took(double total_s) {
+    split_.link_took(total_s - upload_s_, uploads_ - uploads_counted_, now());
+    upload_s_ = total_s;
     uploads_counted_ = uploads_;
 }
 

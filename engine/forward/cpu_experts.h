@@ -1,13 +1,13 @@
-// The CPU as a second place for routed experts, beside a device with memory of its own: experts
-// that lie in RAM and not in VRAM are computed here while others cross the link.
+// The CPU as a second place that computes routed experts, beside a device with memory of its own:
+// experts that are in RAM and not in VRAM are computed here while others are uploaded.
 //
-//   choose()  ->  takes(expert)?  ->  add() each as it is in RAM  ->  wait()  ->  partials(), which
-//   the caller uploads before Combine  ->  drop()
+//   choose()  ->  takes(expert)?  ->  add() each one once it is in RAM  ->  wait()  ->  the caller
+//   uploads partial() before Combine  ->  drop()
 //
-// A worker thread with its own team of threads computes; everything else is the engine thread's.
-// Quantised activations come with the routes (exchange()), partials lie in the slots they have on
-// the device. Routed experts are bit-equal on both sides (kernels/ops.h), so which side computes
-// one shows in nothing but time.
+// A worker thread with its own team of threads computes; everything else runs on the engine thread.
+// Quantised activations come with the routes (exchange()); partial results have the same slots as
+// on the device. Routed experts are bit-equal on both sides (kernels/ops.h), so only time depends
+// on which side computes one.
 #pragma once
 
 #include <atomic>
@@ -29,28 +29,28 @@ namespace sluice {
 
 struct CpuExpertsOptions {
     CpuIsa isa = CpuIsa::automatic;
-    int threads = 0;                // 0: what the engine thread and the reads leave
-    std::optional<uint32_t> share;  // percent; empty: by measured rates
-    size_t held_max = 1;            // experts added and not dropped
-    uint64_t expert_bytes = 0;      // of one, for the statistics
+    int threads = 0;                // 0: the CPUs that the engine thread and the reads leave
+    std::optional<uint32_t> share;  // percent of the experts; empty: depends on measured rates
+    size_t held_max = 1;            // experts added and not dropped, at most
+    uint64_t expert_bytes = 0;      // size of one, for the statistics
 };
 
 class CpuExperts {
  public:
-    // Token rows of a pass that it serves; a prompt chunk is the device's.
+    // It takes part in passes of at most this many tokens; a prompt chunk is the device's alone.
     static constexpr int32_t rows_max = 8;
-    static uint64_t bytes(const ModelConfig& config);
+    static uint64_t bytes(const ModelConfig& config);  // of the partial results
 
     static Result<std::unique_ptr<CpuExperts>> create(const CpuExpertsOptions& options,
                                                       const ModelConfig& config,
                                                       uint64_t exchange_bytes);
     ~CpuExperts();
 
-    // Where the routes and quantised rows of a pass are downloaded to; Workspace::fit() says how
-    // they lie.
+    // Where the routes and quantised rows of a pass are downloaded to; laid out as
+    // exchange_places() in layer_moe.h says.
     std::span<std::byte> exchange(uint64_t bytes) { return exchange_.span().first(bytes); }
 
-    // Settles which of the experts that a layer misses in VRAM are computed here.
+    // Decides which of the experts that a layer misses in VRAM are computed here.
     void choose(std::span<const SplitItem> items);
     bool takes(int32_t expert) const;
 
@@ -58,15 +58,16 @@ class CpuExperts {
     // until drop(). Computing begins once all chosen experts that were in RAM are added.
     void add(RoutedExpert op, const ExpertHandle& handle);
     bool full() const { return held_.size() >= held_max_; }
-    // Until everything added is computed.
+    // Returns when everything added is computed.
     Result<void> wait();
     bf16* partial() const { return reinterpret_cast<bf16*>(partials_.data()); }
     std::span<const ExpertHandle> held() const { return held_; }
     std::span<const int32_t> slots() const { return slots_; }  // computed since choose()
     void drop() { held_.clear(); }                             // after wait()
 
-    // Told of the device's uploads: seconds of its clock in all, and one more expert begun.
-    void uploads_took(double seconds_in_all);
+    // Measurements for choose(): the total seconds of uploads by the device's clock, one more
+    // upload begun, the seconds that reading an expert takes.
+    void uploads_took(double total_s);
     void upload_begun() { ++uploads_; }
     void drive_takes(double seconds) { split_.drive_takes(seconds); }
 
@@ -86,7 +87,7 @@ class CpuExperts {
     size_t held_max_;
     uint64_t expert_bytes_;
 
-    // Of the layer.
+    // The layer that runs:
     std::vector<int32_t> taken_;
     size_t resident_left_ = 0;  // chosen, in RAM when chosen, not added yet
     std::vector<uint8_t> on_cpu_;
@@ -95,13 +96,13 @@ class CpuExperts {
     std::vector<int32_t> slots_;
     uint32_t submitted_ = 0;
 
-    // Shared with the worker.
+    // Shared with the worker:
     std::mutex mutex_;
     std::vector<RoutedExpert> queue_;
     double queued_at_ = 0;
     double busy_s_ = 0;  // since collect()
     uint64_t rows_done_ = 0;
-    std::atomic<uint32_t> asked_{0};  // grows with every submit, and to stop
+    std::atomic<uint32_t> asked_{0};  // grows with every submit() and to stop
     std::atomic<uint32_t> done_{0};   // experts computed
     std::atomic<bool> stop_{false};
     std::thread worker_;

@@ -8,10 +8,10 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t warm_up = 2;          // samples not counted: threads start, pages are touched
-constexpr double weight = 0.125;         // of a new sample
-constexpr double weight_of_probe = 0.5;  // of one after a pause
-constexpr double probe_share = 0.005;    // of the time may go into measuring the side that loses
-constexpr double probe_pause_s = 0.25;   // and never more often than this
+constexpr double weight = 0.125;         // of a new sample in the average
+constexpr double weight_of_probe = 0.5;  // of a sample after a pause
+constexpr double probe_share = 0.005;    // of the time, at most, measures the slower side
+constexpr double probe_pause_s = 0.25;   // between two such measurements, at least
 
 }  // namespace
 
@@ -24,13 +24,14 @@ void ExpertSplit::assign(std::span<const SplitItem> items, double now,
     probe(items, now, on_cpu);
 }
 
-// The last ones: any would do.
+// Takes the last items; any would do.
 void ExpertSplit::by_share(std::vector<uint8_t>& on_cpu) const {
     const size_t count = (on_cpu.size() * *share_ + 50) / 100;
     std::fill_n(on_cpu.rbegin(), std::min(count, on_cpu.size()), uint8_t{1});
 }
 
-// Each item, those in RAM first and of those the largest, goes where it is done first.
+// Items in RAM come first, the largest of them before the others. Each one goes to the side that
+// finishes it earlier.
 void ExpertSplit::by_rates(std::span<const SplitItem> items, std::vector<uint8_t>& on_cpu) {
     order_.resize(items.size());
     std::iota(order_.begin(), order_.end(), size_t{0});
@@ -54,7 +55,7 @@ bool ExpertSplit::wants_probe(const Average& average, double rate, double now) c
     return now - average.seen_at > std::max(probe_pause_s, rate / probe_share);
 }
 
-// One expert for a side that has none and should be measured; the smallest one for the CPU.
+// Gives one expert to a side that has none and should be measured: the smallest one to the CPU.
 void ExpertSplit::probe(std::span<const SplitItem> items, double now,
                         std::vector<uint8_t>& on_cpu) {
     const auto count = static_cast<size_t>(std::count(on_cpu.begin(), on_cpu.end(), 1));

@@ -1,10 +1,9 @@
-// Which of a layer's experts the CPU computes from RAM while the others cross the link to the
-// device: the assignment with which, at the rates measured so far, the last of them is done first.
+// Divides a layer's experts between the CPU, which computes them from RAM, and the link to the
+// device: the assignment that finishes earliest at the rates measured so far.
 //
-// Rates are moving averages of what runs told; one that is not known, or has not been seen for
-// long because the other side always wins, is measured by giving that side one expert, so seldom
-// that it costs half a percent at most. What is assigned changes no result. Pure: the caller tells
-// the time.
+// Rates are moving averages of measurements. A rate that is unknown, or was not measured for long
+// because the other side always wins, is measured by giving that side one expert, so rarely that it
+// costs at most half a percent. The assignment changes no result. Pure: the caller passes the time.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +13,28 @@
 
 namespace sluice {
 
-// Seconds an expert; 0: not known.
+// Seconds per expert; 0: unknown.
 struct SplitRates {
-    double link_s = 0;   // to bring one to the device
-    double cpu_s = 0;    // to compute one row of one
+    double link_s = 0;   // to upload one to the device
+    double cpu_s = 0;    // to compute one row of one on the CPU
     double drive_s = 0;  // to read one
 };
 
 struct SplitItem {
     int32_t expert = 0;
     int32_t rows = 1;
-    bool in_ram = true;  // else it arrives after those before it that are not
+    bool in_ram = true;  // else it arrives after the earlier items that are not in RAM either
 };
 
 class ExpertSplit {
  public:
-    // `share`: percent of the items for the CPU, whatever the rates; empty: by the rates.
+    // `share`: percent of the items for the CPU, whatever the rates; empty: depends on the rates.
     explicit ExpertSplit(std::optional<uint32_t> share) : share_(share) {}
 
-    // on_cpu[i] is set for the items that the CPU computes. `now`: seconds from any start.
+    // Sets on_cpu[i] for the items that the CPU computes. `now`: seconds since any fixed time.
     void assign(std::span<const SplitItem> items, double now, std::vector<uint8_t>& on_cpu);
 
-    // `seconds` went into so many experts, or expert rows.
+    // Measurements: `seconds` were spent on so many experts, or expert rows.
     void link_took(double seconds, uint64_t experts, double now);
     void cpu_took(double seconds, uint64_t rows, double now);
     void drive_takes(double seconds) { rates_.drive_s = seconds; }

@@ -1,107 +1,93 @@
-// Attention over the window and the compressed rows (sections 3.5, 3.5.1).
+#include "engine/forward/layer_attention.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "engine/forward/forward.h"
 
 namespace sluice {
 
 namespace {
 
-RopeRequant rotation(Pass& pass, int32_t layer, bf16* x, int32_t first, int32_t n, int32_t heads) {
+RopeRequant rotation(const AttentionInputs& in, bf16* x, int32_t first, int32_t n, int32_t heads) {
     return {.x = x,
             .n = n,
             .heads = heads,
-            .dim = pass.rt.config.head_dim,
-            .rope = pass.rope(layer),
-            .position = pass.position + first,
+            .dim = in.config.head_dim,
+            .rope = in.rope,
+            .position = in.at.first + first,
             .stride = 1,
             .inverse = false,
             .requant = Requant::none};
 }
 
-// qr, its quantised form, and this layer's own keys of the chunk.
-void project(Pass& pass, int32_t layer) {
-    const ModelConfig& c = pass.rt.config;
-    const LayerWeights& w = pass.rt.weights.layers[layer];
-    Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
-    const int32_t n = pass.n;
-    backend.run(LinearFp8Pair{{ws.qr, w.wq_a, ws.xq, n}, {ws.kv, w.wkv, ws.xq, n}});
-    LatentFinish finish{};
-    finish.query = {ws.qr, ws.qr, w.q_norm, n, c.q_rank, c.norm_eps};
-    finish.query_quant = {ws.qrq, ws.qr, n, c.q_rank};
-    finish.key = {ws.kv, ws.kv, w.kv_norm, n, c.head_dim, c.norm_eps};
-    finish.key_place = rotation(pass, layer, ws.kv, 0, n, 1);
-    finish.key_place.requant = Requant::fp8_32;
-    if (n == 1) {
-        // The slot that one token takes is the one it no longer sees.
-        finish.store = {
-            pass.state.layer(layer).window, ws.kv, 1, c.head_dim, c.window, pass.position};
-    }
-    backend.run(finish);
-}
-
-// Queries first .. first + n - 1 of the chunk: y of them, and their keys into the window buffer.
-void attend(Pass& pass, int32_t layer, int32_t first, int32_t n) {
-    const ModelConfig& c = pass.rt.config;
-    const LayerWeights& w = pass.rt.weights.layers[layer];
-    const LayerState& state = pass.state.layer(layer);
-    Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
+// Queries first .. first + n - 1 of the chunk.
+void attend_slice(const AttentionInputs& in, const AttentionState& state, const SelectedRows& rows,
+                  const AttentionScratch& scratch, bf16* y, Backend& device, int32_t first,
+                  int32_t n) {
+    const ModelConfig& c = in.config;
+    const LayerWeights& w = in.weights;
     const uint64_t at = first;
-    const QuantRows qrq{ws.qrq.codes + at * c.q_rank, ws.qrq.scales + at * (c.q_rank / 32)};
-    backend.run(LinearFp8{ws.q, w.wq_b, qrq, n});
+    const QuantRows qrq{scratch.qrq.codes + at * c.q_rank,
+                        scratch.qrq.scales + at * (c.q_rank / 32)};
+    device.run(LinearFp8{scratch.q, w.wq_b, qrq, n});
 
-    const int32_t source = c.kv_source_of(layer);
-    const int32_t k = source < 0 ? 0 : pass.topk_width;
-    const bf16* chunk = ws.kv + at * c.head_dim;
+    const int32_t k = state.compressed ? rows.width : 0;
+    const bf16* chunk = scratch.kv + at * c.head_dim;
     RotatedAttention rotated{};
-    rotated.query = rotation(pass, layer, ws.q, first, n, c.heads);
-    rotated.back = rotation(pass, layer, ws.o, first, n, c.heads);
+    rotated.query = rotation(in, scratch.q, first, n, c.heads);
+    rotated.back = rotation(in, scratch.o, first, n, c.heads);
     rotated.back.inverse = true;
-    rotated.attention = {.out = ws.o,
-                         .q = ws.q,
-                         .ring = state.window,
+    rotated.attention = {.out = scratch.o,
+                         .q = scratch.q,
+                         .buffer = state.window,
                          .chunk = chunk,
-                         .compressed = k > 0 ? pass.state.layer(source).compressed : nullptr,
-                         .topk = k > 0 ? ws.topk + at * k : nullptr,
+                         .compressed = k > 0 ? state.compressed : nullptr,
+                         .topk = k > 0 ? rows.topk + at * k : nullptr,
                          .sink = w.sink,
                          .n = n,
                          .heads = c.heads,
                          .dim = c.head_dim,
                          .window = c.window,
-                         .position = pass.position + first,
+                         .position = in.at.first + first,
                          .k = k,
                          .scale = static_cast<float>(1.0 / std::sqrt(double(c.head_dim)))};
-    backend.run(rotated);
-    if (pass.n > 1) {
-        backend.run(
-            WindowStore{state.window, chunk, n, c.head_dim, c.window, pass.position + first});
+    device.run(rotated);
+    if (in.at.n > 1) {
+        device.run(WindowStore{state.window, chunk, n, c.head_dim, c.window, in.at.first + first});
     }
-    backend.run(GroupedOutputQuant{{ws.t, w.wo_a, ws.o, n, c.o_groups},
-                                   {ws.tq, ws.t, n, c.o_groups * c.o_rank}});
-    backend.run(LinearFp8{ws.y + at * c.hidden, w.wo_b, ws.tq, n});
+    device.run(GroupedOutputQuant{{scratch.t, w.wo_a, scratch.o, n, c.o_groups},
+                                  {scratch.tq, scratch.t, n, c.o_groups * c.o_rank}});
+    device.run(LinearFp8{y + at * c.hidden, w.wo_b, scratch.tq, n});
 }
 
 }  // namespace
 
-Result<void> attention(Pass& pass, int32_t layer) {
-    const LayerWeights& w = pass.rt.weights.layers[layer];
-    const ModelConfig& c = pass.rt.config;
-    project(pass, layer);
-    const uint64_t n = pass.n;
-    if (auto r = probe(pass, layer, "qr", pass.ws.qr, n * c.q_rank); !r) return r;
-    if (w.compressor) {
-        if (auto r = compress(pass, layer); !r) return r;
+void project(const AttentionInputs& in, const AttentionState& state,
+             const AttentionScratch& scratch, Backend& device) {
+    const ModelConfig& c = in.config;
+    const LayerWeights& w = in.weights;
+    const int32_t n = in.at.n;
+    device.run(LinearFp8Pair{{scratch.qr, w.wq_a, in.x, n}, {scratch.kv, w.wkv, in.x, n}});
+    LatentFinish finish{};
+    finish.query = {scratch.qr, scratch.qr, w.q_norm, n, c.q_rank, c.norm_eps};
+    finish.query_quant = {scratch.qrq, scratch.qr, n, c.q_rank};
+    finish.key = {scratch.kv, scratch.kv, w.kv_norm, n, c.head_dim, c.norm_eps};
+    finish.key_place = rotation(in, scratch.kv, 0, n, 1);
+    finish.key_place.requant = Requant::fp8_32;
+    if (n == 1) {
+        // The slot that one token takes is the one it no longer sees.
+        finish.store = {state.window, scratch.kv, 1, c.head_dim, c.window, in.at.first};
     }
-    if (w.indexer) {
-        if (auto r = index_rows(pass, layer); !r) return r;
-    }
-    // Slices in order: each finds the window before it in the window buffer.
-    for (int32_t first = 0; first < pass.n; first += pass.ws.shape.slice) {
-        attend(pass, layer, first, std::min(pass.n - first, pass.ws.shape.slice));
-        if (auto r = pass.go_on(); !r) return r;
+    device.run(finish);
+}
+
+Result<void> attend(const AttentionInputs& in, const AttentionState& state,
+                    const SelectedRows& rows, const AttentionScratch& scratch, bf16* y,
+                    Backend& device, const PassHooks& hooks) {
+    // Slices in order: each one finds the tokens before it in the window buffer.
+    for (int32_t first = 0; first < in.at.n; first += scratch.slice) {
+        const int32_t n = std::min(in.at.n - first, scratch.slice);
+        attend_slice(in, state, rows, scratch, y, device, first, n);
+        if (auto r = hooks.go_on(); !r) return r;
     }
     return {};
 }

@@ -1,77 +1,72 @@
-// Compressor (section 3.6): the latents of the groups this chunk completes, as compressed rows and
-// as index keys.
-#include "engine/forward/forward.h"
+#include "engine/forward/layer_compress.h"
 
 namespace sluice {
 
 namespace {
 
-// Latents of `groups` groups into ws.latent, normed.
-void pool(Pass& pass, int32_t layer, int32_t groups) {
-    const ModelConfig& c = pass.rt.config;
-    const CompressorWeights& w = *pass.rt.weights.layers[layer].compressor;
-    const LayerState& state = pass.state.layer(layer);
-    Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
-    if (c.ratios[layer] == 1) {
-        backend.run(LinearBf16{ws.latent, nullptr, w.wkv, ws.x, pass.n});
+// Latents of the completed groups, normed.
+void pool(const CompressInputs& in, const LayerState& own, const CompressScratch& scratch,
+          Backend& device, int32_t groups) {
+    const ModelConfig& c = in.config;
+    const CompressorWeights& w = in.weights;
+    const int32_t ratio = c.ratios[in.layer], n = in.at.n;
+    if (ratio == 1) {
+        device.run(LinearBf16{scratch.latent, nullptr, w.wkv, in.x, n});
     } else {
-        backend.run(LinearBf16{nullptr, ws.pool_kv, w.wkv, ws.x, pass.n});
-        backend.run(LinearBf16{nullptr, ws.pool_gate, w.wgate, ws.x, pass.n});
-        backend.run(CompressPool{.latent = ws.latent,
-                                 .kv = ws.pool_kv,
-                                 .gate = ws.pool_gate,
-                                 .open_kv = state.open_kv,
-                                 .open_gate = state.open_gate,
-                                 .n = pass.n,
-                                 .dim = c.head_dim,
-                                 .ratio = c.ratios[layer],
-                                 .open_rows = pass.state.open_rows(layer, pass.position)});
+        device.run(LinearBf16{nullptr, scratch.pool_kv, w.wkv, in.x, n});
+        device.run(LinearBf16{nullptr, scratch.pool_gate, w.wgate, in.x, n});
+        device.run(CompressPool{.latent = scratch.latent,
+                                .kv = scratch.pool_kv,
+                                .gate = scratch.pool_gate,
+                                .open_kv = own.open_kv,
+                                .open_gate = own.open_gate,
+                                .n = n,
+                                .dim = c.head_dim,
+                                .ratio = ratio,
+                                .open_rows = in.at.first % ratio});
     }
     if (groups > 0) {
-        backend.run(RmsNorm{ws.latent, ws.latent, w.norm, groups, c.head_dim, c.norm_eps});
+        device.run(RmsNorm{scratch.latent, scratch.latent, w.norm, groups, c.head_dim, c.norm_eps});
     }
 }
 
 }  // namespace
 
-Result<void> compress(Pass& pass, int32_t layer) {
-    const ModelConfig& c = pass.rt.config;
-    const IndexerWeights& indexer = *pass.rt.weights.layers[layer].indexer;
-    const LayerState& state = pass.state.layer(layer);
-    Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
-    const int32_t first = pass.state.rows(layer, pass.position);
-    const int32_t groups = pass.state.rows(layer, pass.position + pass.n) - first;
-    pool(pass, layer, groups);
-    if (groups == 0) return {};
-    pass.state.published = layer;
+Result<int32_t> compress(const CompressInputs& in, const LayerState& own,
+                         const CompressScratch& scratch, Backend& device, const PassHooks& hooks) {
+    const ModelConfig& c = in.config;
+    const int32_t ratio = c.ratios[in.layer];
+    const int32_t first = in.at.first / ratio;
+    const int32_t groups = in.at.end() / ratio - first;
+    pool(in, own, scratch, device, groups);
+    if (groups == 0) return 0;
     const uint64_t dim = c.head_dim, row = first;
-    if (auto r = probe(pass, layer, "latent", ws.latent, groups * dim); !r) return r;
+    auto seen = hooks.probe.see(in.layer, "latent", scratch.latent, groups * dim);
+    if (!seen) return tl::unexpected(seen.error());
 
     // A group stands at its first token.
     RopeRequant place{.x = nullptr,
                       .n = groups,
                       .heads = 1,
                       .dim = c.index_dim,
-                      .rope = pass.yarn,
-                      .position = first * c.ratios[layer],
-                      .stride = c.ratios[layer],
+                      .rope = in.rope,
+                      .position = first * ratio,
+                      .stride = ratio,
                       .inverse = false,
                       .requant = Requant::fp4_32};
-    bf16* keys = state.keys + row * c.index_dim;
-    backend.run(LinearBf16{keys, nullptr, indexer.wk, ws.latent, groups});
-    backend.run(RmsNorm{keys, keys, indexer.k_norm, groups, c.index_dim, c.norm_eps});
+    bf16* keys = own.keys + row * c.index_dim;
+    device.run(LinearBf16{keys, nullptr, in.indexer.wk, scratch.latent, groups});
+    device.run(RmsNorm{keys, keys, in.indexer.k_norm, groups, c.index_dim, c.norm_eps});
     place.x = keys;
-    backend.run(place);
+    device.run(place);
 
-    bf16* rows = state.compressed + row * dim;
-    backend.copy(rows, ws.latent, groups * dim * sizeof(bf16));
+    bf16* rows = own.compressed + row * dim;
+    device.copy(rows, scratch.latent, groups * dim * sizeof(bf16));
     place.x = rows;
     place.dim = c.head_dim;
     place.requant = Requant::fp4_16;
-    backend.run(place);
-    return {};
+    device.run(place);
+    return groups;
 }
 
 }  // namespace sluice

@@ -1,95 +1,92 @@
-// Indexer (section 3.7): which compressed rows each query attends to. The list stays published for
-// the layers that follow.
+#include "engine/forward/layer_index.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "engine/forward/forward.h"
 
 namespace sluice {
 
 namespace {
 
-struct Keys {
-    const bf16* data;
-    int32_t rows;
-};
-
-// A layer's own keys, or, as the official program does on a decode step that leaves the group open,
-// those of whoever published last (IndexKeys::reference).
-Keys keys_of(Pass& pass, int32_t layer) {
-    const ModelConfig& c = pass.rt.config;
-    const int32_t end = pass.position + pass.n;
-    int32_t source = c.kv_source_of(layer);
-    int32_t rows = end / c.ratios[layer];
-    if (pass.rt.options.index_keys == IndexKeys::reference && pass.state.published != source) {
-        source = pass.state.published;
-        rows = source < 0 ? 0 : std::min(rows, pass.state.rows(source, end));
-    }
-    return {source < 0 ? nullptr : pass.state.layer(source).keys, rows};
+Candidates candidate_mode(const ModelConfig& c, int32_t layer) {
+    if (c.candidate_source < 0 || layer < c.candidate_source) return Candidates::none;
+    return layer == c.candidate_source ? Candidates::publish : Candidates::restrict;
 }
 
-void select(Pass& pass, int32_t layer, const Keys& keys, int32_t first, int32_t n) {
-    const ModelConfig& c = pass.rt.config;
-    const IndexerWeights& w = *pass.rt.weights.layers[layer].indexer;
-    Workspace& ws = pass.ws;
-    Backend& backend = *pass.rt.backend;
+// Queries first .. first + n - 1 of the chunk.
+void select_slice(const IndexInputs& in, const IndexScratch& scratch, const SelectedRows& published,
+                  Backend& device, int32_t first, int32_t n) {
+    const ModelConfig& c = in.config;
+    const IndexerWeights& w = in.weights;
     const uint64_t at = first;
-    const QuantRows qrq{ws.qrq.codes + at * c.q_rank, ws.qrq.scales + at * (c.q_rank / 32)};
-    backend.run(LinearFp8{ws.index_q, w.wq_b, qrq, n});
-    backend.run(RopeRequant{.x = ws.index_q,
-                            .n = n,
-                            .heads = c.index_heads,
-                            .dim = c.index_dim,
-                            .rope = pass.yarn,
-                            .position = pass.position + first,
-                            .stride = 1,
-                            .inverse = false,
-                            .requant = Requant::fp4_32});
-    backend.run(LinearBf16{ws.index_w, nullptr, w.weights_proj, ws.x + at * c.hidden, n});
+    const QuantRows latents{in.query_latents.codes + at * c.q_rank,
+                            in.query_latents.scales + at * (c.q_rank / 32)};
+    device.run(LinearFp8{scratch.q, w.wq_b, latents, n});
+    device.run(RopeRequant{.x = scratch.q,
+                           .n = n,
+                           .heads = c.index_heads,
+                           .dim = c.index_dim,
+                           .rope = in.rope,
+                           .position = in.at.first + first,
+                           .stride = 1,
+                           .inverse = false,
+                           .requant = Requant::fp4_32});
+    device.run(LinearBf16{scratch.w, nullptr, w.weights_proj, in.x + at * c.hidden, n});
     const double scale =
         std::pow(double(c.index_dim), -0.5) * std::pow(double(c.index_heads), -0.5);
-    backend.run(ScaleBf16{ws.index_w, n * c.index_heads, static_cast<float>(scale)});
+    device.run(ScaleBf16{scratch.w, n * c.index_heads, static_cast<float>(scale)});
 
-    const Candidates mode = c.candidate_source < 0 || layer < c.candidate_source ? Candidates::none
-                            : layer == c.candidate_source ? Candidates::publish
-                                                          : Candidates::restrict;
-    backend.run(
-        IndexTopk{.topk = ws.topk + at * pass.topk_width,
-                  .candidates = mode == Candidates::none ? nullptr : ws.candidates + at * ws.blocks,
-                  .q = ws.index_q,
-                  .w = ws.index_w,
-                  .keys = keys.data,
-                  .scratch = ws.index_scratch,
-                  .n = n,
-                  .heads = c.index_heads,
-                  .dim = c.index_dim,
-                  .k = pass.topk_width,
-                  .position = pass.position + first,
-                  .ratio = c.ratios[layer],
-                  .rows = keys.rows,
-                  .block = c.candidate_block,
-                  .keep = c.candidate_blocks,
-                  .blocks_max = ws.blocks,
-                  .mode = mode});
+    const Candidates mode = candidate_mode(c, in.layer);
+    uint8_t* candidates =
+        mode == Candidates::none ? nullptr : published.candidates + at * published.blocks;
+    device.run(IndexTopk{.topk = published.topk + at * published.width,
+                         .candidates = candidates,
+                         .q = scratch.q,
+                         .w = scratch.w,
+                         .keys = in.keys.data,
+                         .scratch = scratch.scores,
+                         .n = n,
+                         .heads = c.index_heads,
+                         .dim = c.index_dim,
+                         .k = published.width,
+                         .position = in.at.first + first,
+                         .ratio = c.ratios[in.layer],
+                         .rows = in.keys.rows,
+                         .block = c.candidate_block,
+                         .keep = c.candidate_blocks,
+                         .blocks_max = published.blocks,
+                         .mode = mode});
 }
 
 }  // namespace
 
-Result<void> index_rows(Pass& pass, int32_t layer) {
-    const ModelConfig& c = pass.rt.config;
-    const Keys keys = keys_of(pass, layer);
-    pass.topk_width = std::min(c.index_topk, keys.rows);
-    if (pass.topk_width == 0) return {};
-    const int32_t slice = pass.ws.shape.index_slice;
-    for (int32_t first = 0; first < pass.n; first += slice) {
-        select(pass, layer, keys, first, std::min(pass.n - first, slice));
-        if (auto r = pass.go_on(); !r) return r;
+IndexKeyRows index_keys(const ModelConfig& c, const State& state, IndexKeys mode, int32_t layer,
+                        int32_t tokens) {
+    int32_t source = c.kv_source_of(layer);
+    int32_t rows = tokens / c.ratios[layer];
+    if (mode == IndexKeys::reference && state.published != source) {
+        source = state.published;
+        rows = source < 0 ? 0 : std::min(rows, state.rows(source, tokens));
     }
-    const uint64_t n = pass.n;
-    if (layer == c.candidate_source) {
-        if (auto r = probe_candidates(pass, layer, keys.rows); !r) return r;
+    return {source < 0 ? nullptr : state.layer(source).keys, rows};
+}
+
+Result<void> select_rows(const IndexInputs& in, const IndexScratch& scratch,
+                         SelectedRows& published, Backend& device, const PassHooks& hooks) {
+    const ModelConfig& c = in.config;
+    const int32_t n = in.at.n;
+    published.width = std::min(c.index_topk, in.keys.rows);
+    if (published.width == 0) return {};
+    for (int32_t first = 0; first < n; first += scratch.slice) {
+        select_slice(in, scratch, published, device, first, std::min(n - first, scratch.slice));
+        if (auto r = hooks.go_on(); !r) return r;
     }
-    return probe(pass, layer, "topk_rows", pass.ws.topk, n * pass.topk_width);
+    if (in.layer == c.candidate_source) {
+        auto seen = hooks.probe.see_candidates(in.layer, published.candidates, n, published.blocks,
+                                               c.candidate_block, in.keys.rows);
+        if (!seen) return seen;
+    }
+    return hooks.probe.see(in.layer, "topk_rows", published.topk,
+                           static_cast<uint64_t>(n) * published.width);
 }
 
 }  // namespace sluice

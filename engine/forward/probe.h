@@ -1,4 +1,4 @@
-// Looks into the forward pass: layer dumps and layer tests.
+// A look into the forward pass, for layer dumps and layer tests.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,24 @@
 
 namespace sluice {
 
-// Sees (and may replace) tensors of the forward pass: dumps and layer tests. Host copies; slow.
+// Receives host copies of tensors of the forward pass, and may replace some. Slow: every tensor
+// waits for the device.
 class Probe {
  public:
     virtual ~Probe() = default;
-    // Names as in golden dumps: "h_in", "attn_in", "qr", "latent", "topk_rows", "candidates",
+    // Names as in the golden dumps: "h_in", "attn_in", "qr", "latent", "topk_rows", "candidates",
     // "attn_out", "ffn_in", "route_ids", "route_w", "ffn_out", "h", "pre", "engram_rows",
     // "engram_out"; layer -1: "embed", "final_norm_out", "logits". Values as fp32 (exact for bf16)
-    // or int64.
+    // or int64. After a pass also the state, per layer: "state.window_kv", "state.compress_kv",
+    // "state.index_k", "state.open_kv", "state.open_score".
     virtual void floats(int32_t layer, std::string_view name, std::span<const float> values) {
         (void)layer, (void)name, (void)values;
     }
     virtual void integers(int32_t layer, std::string_view name, std::span<const int64_t> values) {
         (void)layer, (void)name, (void)values;
     }
-    // Before a layer's first mix, after Engram: h [n][H][D] and pre [n][H]; true if changed.
+    // Called after Engram and before a layer's first mix with h [n][H][D] and pre [n][H]. Returns
+    // whether it changed them.
     virtual bool replace(int32_t layer, std::span<float> h, std::span<float> pre) {
         (void)layer, (void)h, (void)pre;
         return false;

@@ -1,21 +1,20 @@
-// Everything a forward pass works with, in the order it has to be taken apart: readers before the
-// ring, the ring before the files and the memory it reads into.
+// A loaded model and what runs it, for as long as the engine lives. The members stand in the order
+// in which they are built, so that they are destroyed in reverse: what reads before the read ring,
+// the ring before the files and the memory that it reads into.
+//
+// Layer functions never see a Runtime: layer.cpp gives each of them its part.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "cache/device_experts.h"
-#include "cache/expert_cache.h"
-#include "cache/predictor.h"
 #include "cache/route_file.h"
-#include "cache/row_cache.h"
-#include "engine/forward/cpu_experts.h"
+#include "engine/forward/expert_tiers.h"
+#include "engine/forward/layer_engram.h"
+#include "engine/forward/prefetch.h"
 #include "engine/forward/state.h"
 #include "engine/forward/workspace.h"
-#include "engine/model/engram_hash.h"
 #include "engine/model/model.h"
 #include "engine/model/weights.h"
 #include "engine/options.h"
@@ -28,45 +27,33 @@
 
 namespace sluice {
 
-struct Uploading {
-    ExpertHandle handle;
-    uint64_t mark;
-    int64_t begin;  // spans::now()
-};
-
 struct Runtime {
     ModelConfig config;
     EngineOptions options;  // as asked
     Settings settings;      // as used
     Checkpoint checkpoint;
     Weights weights;
-    std::optional<EngramHash> hash;
     std::vector<float> plain_frequencies, yarn_frequencies;
 
+    // Host memory: the embedding, what Engram reads, the slots of experts, the chunk store.
     PageBuffer embedding, row_memory, expert_memory, chunk_memory;
-    RowBuffers row_buffers;
     std::unique_ptr<Backend> backend;
-    std::unique_ptr<Backend> head_backend;  // the CPU, where the head did not fit the device
-    double host_s = 0;                      // what the CPU computed beside the device
+    std::unique_ptr<Backend> head_backend;  // the CPU, where the head does not fit the device
+    double host_s = 0;                      // seconds the CPU computed beside the device
 
     std::optional<ExpertMap> experts;
     std::unique_ptr<ReadRing> ring;
-    std::unique_ptr<ExpertCache> cache;
-    // A device with memory of its own only: its experts, and the RAM slots that uploads still read.
-    std::unique_ptr<DeviceExperts> device_experts;
-    std::deque<Uploading> uploading;
-    size_t uploading_max = 1;
-    std::unique_ptr<CpuExperts> cpu_experts;      // null: off
-    std::vector<std::unique_ptr<RowCache>> rows;  // one an Engram layer
-
-    std::unique_ptr<Predictor> predictor;
-    std::unique_ptr<PrefetchGovernor> governor;
-    double drives_per_layer = 1;  // that hold experts of one
-    std::unique_ptr<RouteRecorder> recorder;
+    ExpertTiers tiers;
+    EngramTables engram;
+    std::unique_ptr<RouteRecorder> recorder;  // null: no route file
 
     std::optional<Workspace> workspace;
-    std::optional<ChunkStore> chunk_store;  // none: chunks go through the layers one by one
+    std::optional<ChunkStore> chunk_store;  // none: chunks go through all layers one by one
     std::optional<State> state;
+
+    PrefetchLimits prefetch_limits() const {
+        return {options.overlap != Overlap::none, options.prefetch.value_or(0)};
+    }
 };
 
 }  // namespace sluice

@@ -8,7 +8,7 @@ uint64_t State::lay_out(const ModelConfig& c, int32_t context, Suballocator memo
                         std::vector<LayerState>& layers) {
     layers.assign(c.layers, {});
     const uint64_t size = static_cast<uint64_t>(c.window) * c.head_dim;
-    // All window buffers, then all their copies: a slot of every layer is one strided copy.
+    // All window buffers, then all their copies: the same slot of all layers is one strided copy.
     for (LayerState& layer : layers) memory.take(layer.window, size);
     for (LayerState& layer : layers) memory.take(layer.saved_window, size);
     for (int32_t owner : c.kv_sources) {
@@ -45,7 +45,7 @@ void State::reset() {
     published = -1;
 }
 
-// Slots of the tokens a call writes: the whole window buffer, or one or two runs of it.
+// The slots that the tokens of a call take: the whole window buffer, or one or two runs of slots.
 void State::copy_windows(bool save) {
     const int32_t window = config_->window;
     const int32_t count = std::min(saved_count_, window);
@@ -100,12 +100,12 @@ bool State::can_cut(int32_t length) const {
     const int32_t position = this->position();
     if (length == position || length == 0) return true;
     if (length < 0 || length > position) return false;
-    // The next query looks back window - 1 tokens; later tokens may have taken their slots.
+    // The next query looks back window - 1 tokens, whose slots later tokens may have taken.
     const int32_t oldest_needed = std::max(length - config_->window + 1, 0);
     const int32_t oldest_kept = std::max(position - config_->window, 0);
     if (oldest_needed < oldest_kept) return false;
     for (int32_t owner : config_->kv_sources) {
-        // An open group's rows are gone once the group was completed.
+        // The tokens of an open group are gone once the group was completed.
         if (length % config_->ratios[owner] != 0) return false;
     }
     return true;

@@ -3,7 +3,8 @@
 // group, and the tokens.
 //
 // A call that fails must leave no trace: begin() saves the few slots that the call will overwrite,
-// rollback() puts them back. Rows beyond the counters are simply forgotten.
+// rollback() puts them back. Rows beyond the counters need no undoing: they are written again
+// before they are read. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,11 @@
 
 namespace sluice {
 
+// Device memory of one layer, not owned.
 struct LayerState {
     bf16* window = nullptr;        // [window][head_dim], slot = position mod window
-    bf16* saved_window = nullptr;  // the same
-    // Owners of a compressor only.
+    bf16* saved_window = nullptr;  // copies of slots, for rollback()
+    // Only of a layer that owns compressed rows:
     bf16* compressed = nullptr;  // [context / ratio][head_dim]
     bf16* keys = nullptr;        // [context / ratio][index_dim]
     float* open_kv = nullptr;    // [ratio][head_dim], ratio 2 only
@@ -29,7 +31,7 @@ struct LayerState {
 
 class State {
  public:
-    // Memory for a context of `context` tokens, the copies for rollback included.
+    // Device bytes for a context of `context` tokens, the copies for rollback() included.
     static uint64_t bytes(const ModelConfig& config, int32_t context);
     State(const ModelConfig& config, int32_t context, Backend& backend, std::byte* memory);
 
@@ -39,22 +41,25 @@ class State {
     int32_t context() const { return context_; }
 
     const LayerState& layer(int32_t layer) const { return layers_[layer]; }
-    // Complete groups among the first `tokens` tokens, and tokens of the open one.
+    // The complete groups among the first `tokens` tokens, each one compressed row; and the tokens
+    // of the open group.
     int32_t rows(int32_t layer, int32_t tokens) const { return tokens / config_->ratios[layer]; }
     int32_t open_rows(int32_t layer, int32_t tokens) const {
         return tokens % config_->ratios[layer];
     }
 
-    // The layer whose index keys were published last: only read with IndexKeys::reference.
+    // The layer whose index keys were published last; -1: none. Only read with
+    // IndexKeys::reference.
     int32_t published = -1;
 
-    void begin(int32_t count);  // about to feed `count` tokens
-    void advance(std::span<const int32_t> ids);
-    void rollback();  // to the last begin()
+    // `count` tokens are about to be fed: saves the slots they overwrite.
+    void begin(int32_t count);
+    void advance(std::span<const int32_t> ids);  // they were fed
+    void rollback();                             // to the last begin()
 
-    // Whether the sequence can be cut to its first `length` tokens without losing what they need.
+    // Whether everything that continuing after the first `length` tokens needs is still there.
     bool can_cut(int32_t length) const;
-    void cut(int32_t length);
+    void cut(int32_t length);  // requires can_cut()
 
  private:
     static uint64_t lay_out(const ModelConfig& config, int32_t context, Suballocator memory,

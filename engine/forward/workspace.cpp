@@ -6,8 +6,8 @@ namespace sluice {
 
 namespace {
 
-// What a token needs while it is in attention or Engram is many times what it keeps: a chunk goes
-// through them in slices, a quarter of it within these limits.
+// A token needs many times more while it is in attention or Engram than between layers: a chunk
+// goes through them in slices, a quarter of the chunk within these limits.
 constexpr int32_t slice_least = 64;
 constexpr int32_t slice_most = 512;
 constexpr int32_t logit_rows_max = 8;
@@ -17,6 +17,12 @@ constexpr uint64_t index_scratch_max = 16u << 20;  // floats
 void take_quant(Suballocator& memory, QuantRows& rows, uint64_t count, uint64_t cols) {
     memory.take(rows.codes, count * cols);
     memory.take(rows.scales, count * cols / 32);
+}
+
+void take_ropes(Suballocator& memory, RopeBuffers& ropes, uint64_t count) {
+    for (float** table : {&ropes.plain_cos, &ropes.plain_sin, &ropes.yarn_cos, &ropes.yarn_sin}) {
+        memory.take(*table, count);
+    }
 }
 
 int32_t compressed_rows_max(const ModelConfig& c, int32_t context) {
@@ -48,24 +54,23 @@ WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t
 // What a layer leaves to the layers after it, and what a pass brings along.
 void Workspace::lay_out_pass(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk, half = c.rope_dim / 2;
-    for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
-        memory.take(*table, (n + 1) * half);
-    }
-    memory.take(exchange, exchange_places(c, shape.chunk).end);
-    memory.take(guess_ids, c.top_k);
-    memory.take(guess_weights, c.top_k);
+    take_ropes(memory, ropes, (n + 1) * half);
+    memory.take(exchange_, exchange_places(c, shape.chunk).end);
+    experts.guess.x = io.y;
+    memory.take(experts.guess.ids, c.top_k);
+    memory.take(experts.guess.weights, c.top_k);
     if (!c.kv_sources.empty()) {
-        memory.take(topk, n * c.index_topk);
+        memory.take(selected.topk, n * c.index_topk);
         if (c.candidate_source >= 0) {
-            blocks = candidate_blocks_max(c, shape.context);
-            memory.take(candidates, n * blocks);
+            selected.blocks = candidate_blocks_max(c, shape.context);
+            memory.take(selected.candidates, n * selected.blocks);
         }
     }
     if (c.engram_layers.empty()) return;
     const uint64_t columns = c.engram_columns();
-    memory.take(row_codes, n * columns * c.engram_dim);
-    memory.take(row_scales, n * columns * c.engram_dim / 32);
-    memory.take(row_index, n * columns);
+    memory.take(engram.row_codes, n * columns * c.engram_dim);
+    memory.take(engram.row_scales, n * columns * c.engram_dim / 32);
+    memory.take(engram.row_index, n * columns);
 }
 
 // Attention and Engram, dead when the experts begin.
@@ -73,56 +78,61 @@ void Workspace::lay_out_attention(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk, s = shape.slice;
     const uint64_t heads = static_cast<uint64_t>(c.heads) * c.head_dim;
     const uint64_t ranks = static_cast<uint64_t>(c.o_groups) * c.o_rank;
-    memory.take(qr, n * c.q_rank);
-    take_quant(memory, qrq, n, c.q_rank);
-    memory.take(kv, n * c.head_dim);
-    memory.take(q, s * heads);
-    memory.take(o, s * heads);
-    memory.take(t, s * ranks);
-    take_quant(memory, tq, s, ranks);
+    attention.slice = shape.slice;
+    memory.take(attention.qr, n * c.q_rank);
+    take_quant(memory, attention.qrq, n, c.q_rank);
+    memory.take(attention.kv, n * c.head_dim);
+    memory.take(attention.q, s * heads);
+    memory.take(attention.o, s * heads);
+    memory.take(attention.t, s * ranks);
+    take_quant(memory, attention.tq, s, ranks);
     if (!c.engram_layers.empty()) {
-        take_quant(memory, rows, s, c.engram_columns() * c.engram_dim);
-        memory.take(engram_kv, s * (c.hc + 1) * c.hidden);
+        engram.slice = shape.slice;
+        take_quant(memory, engram.rows, s, c.engram_columns() * c.engram_dim);
+        memory.take(engram.kv, s * (c.hc + 1) * c.hidden);
     }
     if (c.kv_sources.empty()) return;
-    memory.take(pool_kv, n * c.head_dim);
-    memory.take(pool_gate, n * c.head_dim);
-    memory.take(latent, (n + 1) * c.head_dim);
-    memory.take(index_q, s * c.index_heads * c.index_dim);
-    memory.take(index_w, s * c.index_heads);
-    memory.take(index_scratch,
+    memory.take(compress.pool_kv, n * c.head_dim);
+    memory.take(compress.pool_gate, n * c.head_dim);
+    memory.take(compress.latent, (n + 1) * c.head_dim);
+    index.slice = shape.index_slice;
+    memory.take(index.q, s * c.index_heads * c.index_dim);
+    memory.take(index.w, s * c.index_heads);
+    memory.take(index.scores,
                 index_scratch_floats(shape.index_slice, compressed_rows_max(c, shape.context)));
 }
 
-// The experts, dead when the next layer's attention begins: what they leave is combined before.
+// The experts, dead when the next layer's attention begins: their output is summed before.
 void Workspace::lay_out_experts(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk;
-    memory.take(partial, n * c.top_k * c.hidden);
-    memory.take(shared, n * c.hidden);
-    memory.take(shared_gate, n * c.moe_hidden);
-    memory.take(shared_up, n * c.moe_hidden);
-    take_quant(memory, shared_act, n, c.moe_hidden);
+    memory.take(experts.partial, n * c.top_k * c.hidden);
+    memory.take(experts.shared, n * c.hidden);
+    memory.take(experts.shared_gate, n * c.moe_hidden);
+    memory.take(experts.shared_up, n * c.moe_hidden);
+    take_quant(memory, experts.shared_act, n, c.moe_hidden);
 }
 
 uint64_t Workspace::lay_out(const ModelConfig& c, Suballocator memory) {
     const uint64_t n = shape.chunk, hc = c.hc, dim = c.hidden;
-    memory.take(h, n * hc * dim);
-    memory.take(pre_a, n * hc);
-    memory.take(pre_b, n * hc);
-    memory.take(h_short, shape.short_rows * hc * dim);
-    for (float** post : {&post_a, &post_b}) memory.take(*post, n * hc);
-    for (float** comb : {&comb_a, &comb_b}) memory.take(*comb, n * hc * hc);
-    memory.take(collapsed, n * dim);
-    memory.take(x, n * dim);
-    memory.take(y, n * dim);
+    memory.take(streams.h, n * hc * dim);
+    memory.take(streams.pre_a, n * hc);
+    memory.take(streams.pre_b, n * hc);
+    streams.short_rows = shape.short_rows;
+    memory.take(streams.h_short, shape.short_rows * hc * dim);
+    for (float** post : {&streams.post_a, &streams.post_b}) memory.take(*post, n * hc);
+    for (float** comb : {&streams.comb_a, &streams.comb_b}) memory.take(*comb, n * hc * hc);
+    memory.take(io.collapsed, n * dim);
+    memory.take(io.x, n * dim);
+    memory.take(io.y, n * dim);
     lay_out_pass(c, memory);
-    memory.take(best, 2);
-    memory.take(logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
-    Suballocator attention = memory, experts = memory;
-    lay_out_attention(c, attention);
-    lay_out_experts(c, experts);
-    memory.skip_past(attention);
-    memory.skip_past(experts);
+    head.logit_rows = shape.logit_rows;
+    memory.take(head.best, 2);
+    memory.take(head.logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
+    Suballocator for_attention = memory, for_experts = memory;
+    lay_out_attention(c, for_attention);
+    lay_out_experts(c, for_experts);
+    memory.skip_past(for_attention);
+    memory.skip_past(for_experts);
     return memory.used();
 }
 
@@ -132,20 +142,11 @@ uint64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape
     return workspace.lay_out(config, Suballocator());
 }
 
-Workspace::ExchangePlaces Workspace::exchange_places(const ModelConfig& c, int32_t n) {
-    const auto rows = static_cast<uint64_t>(n), dim = static_cast<uint64_t>(c.hidden);
-    ExchangePlaces at{};
-    at.codes = round_up(rows * c.top_k * (sizeof(int32_t) + sizeof(float)), 256);
-    at.scales = at.codes + round_up(rows * dim, 256);
-    at.end = at.scales + rows * (dim / 32);
-    return at;
-}
-
 void Workspace::fit(const ModelConfig& c, int32_t n) {
     const ExchangePlaces at = exchange_places(c, n);
-    routes = reinterpret_cast<int32_t*>(exchange);
-    xq.codes = reinterpret_cast<uint8_t*>(exchange + at.codes);
-    xq.scales = reinterpret_cast<uint8_t*>(exchange + at.scales);
+    experts.routes = reinterpret_cast<int32_t*>(exchange_);
+    io.xq.codes = reinterpret_cast<uint8_t*>(exchange_ + at.codes);
+    io.xq.scales = reinterpret_cast<uint8_t*>(exchange_ + at.scales);
 }
 
 uint64_t Workspace::list_bytes(const ModelConfig& config, const WorkspaceShape& shape) {
@@ -156,9 +157,9 @@ uint64_t Workspace::list_bytes(const ModelConfig& config, const WorkspaceShape& 
 
 uint64_t Workspace::lay_out_lists(const ModelConfig& c, Suballocator memory) {
     const uint64_t count = static_cast<uint64_t>(shape.chunk) * c.top_k;
-    memory.take(expert_rows, count);
-    memory.take(expert_slots, count);
-    memory.take(expert_weights, count);
+    memory.take(experts.rows, count);
+    memory.take(experts.slots, count);
+    memory.take(experts.weights, count);
     return memory.used();
 }
 
@@ -175,9 +176,7 @@ uint64_t ChunkStore::lay_out(const ModelConfig& c, const WorkspaceShape& shape,
     const auto n = static_cast<uint64_t>(tokens);
     memory.take(h, n * c.hc * c.hidden);
     memory.take(pre, n * c.hc);
-    for (float** table : {&plain_cos, &plain_sin, &yarn_cos, &yarn_sin}) {
-        memory.take(*table, (n + 1) * (c.rope_dim / 2));
-    }
+    take_ropes(memory, ropes, (n + 1) * (c.rope_dim / 2));
     topk = nullptr;
     candidates = nullptr;
     if (c.kv_sources.empty()) return memory.used();
@@ -207,30 +206,13 @@ ChunkStore ChunkStore::at(const ModelConfig& c, int32_t first) const {
     part.tokens -= first;
     part.h += past * c.hc * c.hidden;
     part.pre += past * c.hc;
-    for (float** table : {&part.plain_cos, &part.plain_sin, &part.yarn_cos, &part.yarn_sin}) {
+    RopeBuffers& ropes = part.ropes;
+    for (float** table : {&ropes.plain_cos, &ropes.plain_sin, &ropes.yarn_cos, &ropes.yarn_sin}) {
         *table += past * (c.rope_dim / 2);
     }
     if (topk) part.topk += past * c.index_topk;
     if (candidates) part.candidates += past * blocks_;
     return part;
-}
-
-uint64_t RowBuffers::lay_out(const ModelConfig& c, int32_t chunk, Suballocator memory) {
-    const uint64_t rows = static_cast<uint64_t>(chunk) * c.engram_columns();
-    tables.assign(c.engram_layers.size(), {});
-    for (Rows& table : tables) {
-        memory.take(table.codes, rows * c.engram_dim);
-        memory.take(table.scales, rows * c.engram_dim / 32);
-    }
-    return memory.used();
-}
-
-uint64_t RowBuffers::bytes(const ModelConfig& config, int32_t chunk) {
-    return RowBuffers().lay_out(config, chunk, Suballocator());
-}
-
-RowBuffers::RowBuffers(const ModelConfig& config, int32_t chunk, std::byte* memory) {
-    lay_out(config, chunk, Suballocator(memory));
 }
 
 }  // namespace sluice

@@ -54,7 +54,7 @@ bool remember(std::string_view kind, std::string_view identity, std::string_view
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);
     const std::string content = cat(identity, "\n", text, text.empty() ? "" : "\n");
-    // Whatever lies there, a pipe or a link, is neither opened nor followed.
+    // A pipe or a link at that path is neither opened nor followed.
     return write_file_whole(path, content).has_value();
 }
 

@@ -1,5 +1,5 @@
-// Small results remembered between runs, in the cache folder: one file each, named by what they are
-// of.
+// Small results remembered between runs: one file each in the cache folder, named by kind and a
+// checksum of the identity, the text that says what the result depends on.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@ namespace sluice {
 // $XDG_CACHE_HOME/sluice, else ~/.cache/sluice; empty when neither is set.
 std::string cache_folder();
 
-// For messages: why nothing is remembered, with the folder and what chooses another.
+// For messages: why a result cannot be kept, and what chooses another folder.
 std::string not_remembered();
 
-// What was kept for `identity` (one line), or nothing. The file holds the whole identity: a name
-// that collides, or a file cut short, gives nothing.
+// What was kept for `identity` (one line), or nothing. The file holds the whole identity, so that
+// neither a checksum that collides nor a truncated file is taken for it.
 std::optional<std::string> recall(std::string_view kind, std::string_view identity);
-// False where it cannot be kept. `text` is one line, or empty.
+// False if it cannot be kept. `text` is one line, or empty.
 bool remember(std::string_view kind, std::string_view identity, std::string_view text);
 
 }  // namespace sluice

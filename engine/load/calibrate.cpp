@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <set>
 
 #include "engine/load/cache_file.h"
 #include "engine/load/read_trial.h"
 #include "io/clock.h"
+#include "io/format.h"
 #include "io/median.h"
 #include "io/mount.h"
 #include "io/text.h"
@@ -19,11 +19,11 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t model_least = 512u << 20;  // bytes of experts below which speed is no matter
+constexpr uint64_t model_least = 512u << 20;  // bytes of experts; below, speed hardly matters
 constexpr double win = 1.03;
 constexpr const char* kind = "reads";
 constexpr uint32_t parts_tried[] = {1, 2, 4};
-constexpr uint32_t in_flight_tried[] = {8, 4};  // or fewer, where the default is
+constexpr uint32_t in_flight_tried[] = {8, 4};  // or fewer, if the default is lower
 
 std::string tuning_text(const ExpertTuning& tuning) {
     return cat(tuning.parts, tuning.parts == 1 ? " part, " : " parts, ", tuning.in_flight_max,
@@ -31,12 +31,10 @@ std::string tuning_text(const ExpertTuning& tuning) {
 }
 
 std::string rate_text(double bytes_s) {
-    char text[48];
-    std::snprintf(text, sizeof text, "%.2f GB/s", bytes_s / 1e9);
-    return text;
+    return formatted("{:.2f} GB/s", bytes_s / 1e9);
 }
 
-// The drives, how they are read, and what is read: whatever changes the answer.
+// The drives, how they are read and what is read: all that the result depends on.
 std::string identity(const Checkpoint& checkpoint, const ExpertMap& map, const ReadRing& ring,
                      uint32_t burst) {
     std::set<std::string> drives;
@@ -60,7 +58,7 @@ uint64_t all_bytes(const ExpertMap& map) {
            static_cast<uint64_t>(map.experts());
 }
 
-// What follows `name` in `text`, which it is cut off with it.
+// Takes `name` and the value behind it off the front of `text`.
 template <class T>
 bool take(std::string_view& text, std::string_view name, T& value) {
     if (!text.starts_with(name)) return false;
@@ -71,7 +69,7 @@ bool take(std::string_view& text, std::string_view name, T& value) {
     return true;
 }
 
-// None needs more slots than the default, for which the memory was planned.
+// No candidate needs more slots than the default, for which the memory was planned.
 TrialPlan plan_of(const EngineOptions& options, uint32_t burst, const std::atomic<bool>* cancel) {
     TrialPlan plan;
     plan.burst = burst;
@@ -90,7 +88,7 @@ TrialPlan plan_of(const EngineOptions& options, uint32_t burst, const std::atomi
         }
     }
     if (!thorough) return plan;
-    plan.sweeps = true;
+    plan.prompts = true;
     plan.rounds = 7;
     plan.seconds = 0.4;
     plan.limit_s = 120;
@@ -98,7 +96,7 @@ TrialPlan plan_of(const EngineOptions& options, uint32_t burst, const std::atomi
 }
 
 double seconds_of(const TrialPlan& plan) {
-    const double each = plan.seconds * plan.rounds * (plan.sweeps ? 2 : 1);
+    const double each = plan.seconds * plan.rounds * (plan.prompts ? 2 : 1);
     return std::min(plan.limit_s, each * static_cast<double>(plan.candidates.size()));
 }
 
@@ -115,9 +113,9 @@ Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing&
             map.retune(tuning);
             ReadTrial trial(map, ring, memory, plan.cancel);
             auto rate = trial.measure(plan.burst, plan.seconds);
-            if (rate && plan.sweeps) {
-                auto sweep = trial.measure(0, plan.seconds);
-                rate = sweep ? 2 / (1 / *rate + 1 / *sweep) : sweep;
+            if (rate && plan.prompts) {
+                auto stream = trial.measure(0, plan.seconds);
+                rate = stream ? 2 / (1 / *rate + 1 / *stream) : stream;
             }
             if (!rate) return tl::unexpected(rate.error());
             these.push_back(*rate);
@@ -125,8 +123,8 @@ Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing&
             late = passed + plan.seconds > plan.limit_s;
             if (late) break;
         }
-        // On a slow drive the first round may be all there is time for, the default's rate at least
-        // is then known.
+        // On a slow drive there may be time only for the first round, or a part of it: then at
+        // least the default's rate is known.
         if (late && these.size() < plan.candidates.size() && round > 0) break;
         for (size_t i = 0; i < these.size(); i++) rates[i].push_back(these[i]);
     }
@@ -184,7 +182,7 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
     }
     if (options.tuning_given) return keep("as given");
     if (!thorough && all_bytes(map) < model_least) return keep("not measured: a small model");
-    if (cached) return keep("not measured: page cache");
+    if (cached) return keep("not measured: reads go through the page cache");
     const std::string id = identity(checkpoint, map, ring, burst);
     const auto kept = thorough ? std::nullopt : recall(kind, id);
     if (const auto known = kept ? parse_calibration(*kept, options.tuning) : std::nullopt) {

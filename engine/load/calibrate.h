@@ -1,8 +1,8 @@
-// How experts are best read from the drives at hand: measured once with the engine's own reader on
-// the model's own files, and remembered.
+// How experts are read fastest from the drives at hand: measured once with the engine's own reader
+// on the model's own files, and remembered.
 //
-// In how many parts an expert's ranges are cut and how many experts are read at once changes speed
-// alone, never a result.
+// Into how many parts an expert's ranges are cut and how many experts are read at once changes only
+// speed, never a result.
 #pragma once
 
 #include <atomic>
@@ -22,35 +22,36 @@ namespace sluice {
 
 struct TrialPlan {
     std::vector<ExpertTuning> candidates;  // the default first
-    uint32_t burst = 6;                    // experts of a token's layer
-    bool sweeps = false;                   // also kept busy, as by a prompt
-    int rounds = 2;                        // in turns, so that all see the same drive
-    double seconds = 0.1;                  // one measurement
-    double limit_s = 1.8;                  // all of them; a round that was not finished counts not
+    uint32_t burst = 6;                    // experts that a token uses per layer
+    bool prompts = false;                  // also with all slots busy, as in a prompt
+    int rounds = 2;                        // candidates take turns, so that all see the same drive
+    double seconds = 0.1;                  // per measurement
+    double limit_s = 1.8;                  // in total; an unfinished round does not count
     const std::atomic<bool>* cancel = nullptr;
 };
 
 struct TrialResult {
     ExpertTuning tuning;  // the default unless another was faster by 3 % or more in every round
-    double bytes_s = 0;   // its rate, the median of the rounds; 0: not one round was finished
+    double bytes_s = 0;   // its median rate; 0: no round was finished
 };
 
-// `memory`: slots to read into, known to the ring. Leaves the map tuned to the result.
+// `memory`: slots to read into, registered with the ring. Leaves the map tuned to the result.
 Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing& ring,
                                 std::span<std::byte> memory);
 
-// The decisions around it: whether to measure, what is remembered. `direct`: the files bypass the
-// page cache. A note says in one line what was chosen and why.
+// The decision around it: measure, or use what was measured before.
 struct Calibration {
     ExpertTuning tuning;
-    double bytes_s = 0;  // of the drives together; 0: not known
-    std::string note;
+    double bytes_s = 0;  // of all drives together; 0: unknown
+    std::string note;    // one line: what was chosen and why
 };
-// What the cache folder keeps of one, and back: nothing unless it is exactly such a text, with a
-// tuning out of the range tried and a finite rate above 0.
+// The text that the cache folder keeps, and back: nothing unless the whole text has this form, the
+// tuning is in the range that is tried and the rate is finite and above 0.
 std::string calibration_text(const Calibration& calibration);
 std::optional<Calibration> parse_calibration(std::string_view text, ExpertTuning tuning);
 
+// `direct`: the files bypass the page cache. `memory` as for try_tunings(); `burst` as in
+// TrialPlan; `cancel` may be null.
 Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions& options,
                               bool direct, uint32_t burst, ExpertMap& map, ReadRing& ring,
                               std::span<std::byte> memory, const std::atomic<bool>* cancel);

@@ -13,13 +13,13 @@ constexpr const char* kind = "selftest";
 constexpr uint64_t memory = 1ull << 30;
 constexpr uint64_t binary_max = 1ull << 30;
 
-// Changes with the card, its driver and this executable.
+// Changes with the device, its driver and this executable.
 Result<std::string> identity(int device) {
-    auto card = cuda_identity(device);
-    if (!card) return card;
+    auto hardware = cuda_identity(device);
+    if (!hardware) return hardware;
     auto binary = read_text("/proc/self/exe", binary_max);
     if (!binary) return within("this executable", binary.error());
-    return cat(*card, ", build ", checksum_text(checksum(binary->data(), binary->size())));
+    return cat(*hardware, ", build ", checksum_text(checksum(binary->data(), binary->size())));
 }
 
 }  // namespace
@@ -30,13 +30,13 @@ Result<DeviceCheck> check_device(const DeviceCheckOptions& options) {
     DeviceCheck check;
     if (!options.again && recall(kind, *id)) {
         check.remembered = true;
-        check.note = "self-test of the kernels: passed before on this card, driver and build";
+        check.note = "self-test of the GPU kernels: passed before with this GPU, driver and build";
         return check;
     }
     auto backend = make_cuda_backend({.device = options.device, .vram_budget = memory});
-    if (!backend) return within("self-test of the kernels", backend.error());
+    if (!backend) return within("self-test of the GPU kernels", backend.error());
     auto rows = selftest(**backend, options.test);
-    if (!rows) return within("self-test of the kernels", rows.error());
+    if (!rows) return within("self-test of the GPU kernels", rows.error());
     check.rows = std::move(*rows);
     if (!passed(check.rows)) {
         std::string wrong;
@@ -45,10 +45,10 @@ Result<DeviceCheck> check_device(const DeviceCheckOptions& options) {
         }
         return fail(Code::device,
                     cat((*backend)->name(), " computes wrong values: ", wrong,
-                        " (sluice selftest shows all; --device cpu runs without it)"));
+                        " (sluice selftest lists all; --device cpu runs without a GPU)"));
     }
     const bool kept = remember(kind, *id, "");
-    check.note = cat("self-test of the kernels: ", check.rows.size(), " operations passed",
+    check.note = cat("self-test of the GPU kernels: ", check.rows.size(), " operations passed",
                      kept ? "" : cat("; the result ", not_remembered()));
     return check;
 }

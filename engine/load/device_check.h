@@ -1,5 +1,5 @@
-// The self-test of a card's kernels, once per device, driver and build: its result is remembered in
-// the cache folder.
+// The self-test of a GPU's kernels, run once per device, driver and build: that it passed is
+// remembered in the cache folder.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@ namespace sluice {
 
 struct DeviceCheckOptions {
     int device = 0;
-    bool again = false;  // even if remembered
+    bool again = false;  // even if it passed before
     SelftestOptions test;
 };
 
 struct DeviceCheck {
-    bool remembered = false;        // passed before, not run now
+    bool remembered = false;        // passed before, so not run now
     std::vector<SelftestRow> rows;  // empty when remembered
-    std::string note;               // one line: what was done, or why nothing could be remembered
+    std::string note;               // one line: what was done, and why nothing could be remembered
 };
 
 // Runs the self-test on CUDA device `device`, unless this device, driver and build passed it
-// before. A wrong kernel is an Error (device) naming it.
+// before. A kernel with wrong results is an Error (device) that names it.
 Result<DeviceCheck> check_device(const DeviceCheckOptions& options);
 
 }  // namespace sluice

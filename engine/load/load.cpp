@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t generation_config_limit = 1u << 20;
 
-// `error` is of what `path` holds. Damage is cured by fetching the file again.
+// Names the file of `error`; a damaged one has to be fetched again.
 tl::unexpected<Error> located(const Checkpoint& checkpoint, const std::filesystem::path& path,
                               Error error) {
     if (error.code == Code::corrupt) {
@@ -67,7 +67,7 @@ Result<void> read_tokenizer(Loaded& loaded) {
         return within(printable(rt.checkpoint.config_path().string()), std::move(ok).error());
     }
     loaded.tokenizer.emplace(std::move(*tokenizer));
-    // The end of a turn ends it, whatever the configs list.
+    // This token ends an answer whether or not the configs list it.
     if (const auto end = loaded.tokenizer->id("<｜end▁of▁sentence｜>")) {
         auto& all = rt.config.end_tokens;
         if (std::find(all.begin(), all.end(), *end) == all.end()) all.push_back(*end);
@@ -78,7 +78,7 @@ Result<void> read_tokenizer(Loaded& loaded) {
     if (!map) return within(config, map.error());
     auto hash = EngramHash::create(rt.config, std::move(*map));
     if (!hash) return within(config, hash.error());
-    rt.hash.emplace(std::move(*hash));
+    rt.engram.hash.emplace(std::move(*hash));
     return {};
 }
 
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Backend>> open_cpu(const EngineOptions& options) {
 
 }  // namespace
 
-Result<int> card_number(const std::string& device) {
+Result<int> cuda_index(const std::string& device) {
     if (device == "auto" || device == "cpu" || device == "cuda") return 0;
     int index = -1;
     if (device.starts_with("cuda:")) {
@@ -100,58 +100,55 @@ Result<int> card_number(const std::string& device) {
                 cat("--device ", printable(device), ": expected auto, cpu, cuda or cuda:N"));
 }
 
-Result<void> refuse_card_options(const EngineOptions& options) {
-    for (auto [flag, given] : {std::pair{"--vram", options.vram != 0},
-                               {"--vram-slots", options.vram_slots.has_value()},
-                               {"--cpu-experts", options.cpu_experts.has_value()},
-                               {"--launches", options.graphs.has_value()},
-                               {"--link", options.link_rate != 0}}) {
-        if (given) return fail(Code::usage, cat(flag, " is given, but the run is on the CPU"));
+Result<void> refuse_gpu_options(const EngineOptions& options) {
+    if (!options.gpu_option.empty()) {
+        return fail(Code::usage, cat(options.gpu_option, " is given, but the run is on the CPU"));
     }
     return {};
 }
 
 namespace {
 
-// A card that cannot be computed with, under the flag that asks for it.
-tl::unexpected<Error> asked_of(const std::string& device, Error error) {
+// A GPU that cannot be used, under the flag that asks for it.
+tl::unexpected<Error> unusable(const std::string& device, Error error) {
     if (error.code != Code::device || device == "cpu") {
         return tl::unexpected(std::move(error));
     }
-    return within(cat("--device ", device, " (--device cpu runs without)"), std::move(error));
+    return within(cat("--device ", device, " (--device cpu runs without a GPU)"), std::move(error));
 }
 
-// "auto" takes a GPU where there is one; one that is there and does not start is an error, never a
-// run on the CPU that nobody asked for. Returns the device's name: "cpu", "cuda" or "cuda:N".
+// "auto" takes a GPU if there is one. A GPU that does not start is an error, never a silent run on
+// the CPU. Returns the device's name: "cpu", "cuda" or "cuda:N".
 Result<std::string> open_backend(Loaded& loaded) {
     Runtime& rt = loaded.runtime;
     const EngineOptions& o = rt.options;
     std::string device = o.device;
-    const auto card = card_number(o.device);
-    if (!card) return tl::unexpected(card.error());
-    const int index = *card;
+    const auto index = cuda_index(o.device);
+    if (!index) return tl::unexpected(index.error());
     if (o.device == "auto") {
         auto devices = cuda_devices();
-        if (!devices) return within("--device auto (--device cpu runs without)", devices.error());
+        if (!devices) {
+            return within("--device auto (--device cpu runs without a GPU)", devices.error());
+        }
         device = devices->empty() ? "cpu" : "cuda";
         loaded.notes.push_back(cat("device chosen: ", device));
     }
     if (device != "cpu" && o.skip_selftest) {
-        loaded.notes.push_back("the self-test of the kernels is skipped");
+        loaded.notes.push_back("the self-test of the GPU kernels is skipped");
     } else if (device != "cpu") {
-        auto checked = check_device({.device = index, .again = false, .test = {}});
-        if (!checked) return asked_of(device, checked.error());
+        auto checked = check_device({.device = *index, .again = false, .test = {}});
+        if (!checked) return unusable(device, checked.error());
         loaded.notes.push_back(checked->note);
     }
     if (device == "cpu") {
-        if (auto r = refuse_card_options(o); !r) return tl::unexpected(r.error());
+        if (auto r = refuse_gpu_options(o); !r) return tl::unexpected(r.error());
     }
     auto backend = device == "cpu" ? open_cpu(o)
-                                   : make_cuda_backend({.device = index,
+                                   : make_cuda_backend({.device = *index,
                                                         .vram_budget = o.vram,
                                                         .graphs = o.graphs,
                                                         .overlap = o.kernels_overlap});
-    if (!backend) return asked_of(device, backend.error());
+    if (!backend) return unusable(device, backend.error());
     rt.backend = std::move(*backend);
     return device;
 }
@@ -173,7 +170,7 @@ Result<void> open_device(Loaded& loaded) {
     return {};
 }
 
-// Beside a device with memory of its own the CPU computes experts too, where that is faster.
+// Beside a device with its own memory, the CPU computes experts too where that is faster.
 Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
     Runtime& rt = loaded.runtime;
     const EngineOptions& o = rt.options;
@@ -184,13 +181,13 @@ Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
                                    .share = o.cpu_experts,
                                    .held_max = std::max<size_t>(1, plan.transit_slots / 2 - 1),
                                    .expert_bytes = rt.experts->expert_bytes({0, 0})},
-                                  rt.config, Workspace::exchange_places(rt.config, rows).end);
+                                  rt.config, exchange_places(rt.config, rows).end);
     if (!cpu) return tl::unexpected(cpu.error());
-    rt.cpu_experts = std::move(*cpu);
-    loaded.notes.push_back(cat("experts beside the device: ", rt.cpu_experts->name(),
-                               o.cpu_experts
-                                   ? cat(", ", *o.cpu_experts, " % of those not in VRAM")
-                                   : std::string(", by the measured rates of link and CPU")));
+    rt.tiers.cpu = std::move(*cpu);
+    loaded.notes.push_back(
+        cat("experts on the CPU beside the GPU: ", rt.tiers.cpu->name(),
+            o.cpu_experts ? cat(", ", *o.cpu_experts, " % of those not in VRAM")
+                          : std::string(", share set by the measured speeds of link and CPU")));
     return {};
 }
 
@@ -204,17 +201,18 @@ Result<void> open_ring(Loaded& loaded) {
     return {};
 }
 
-// The rows of an Engram layer in the ring, and their memory.
+// Memory and caches for rows of the Engram tables.
 Result<void> open_rows(Runtime& rt, const Plan& plan) {
     const int32_t chunk = plan.shape.chunk;
     auto memory =
         PageBuffer::create(RowBuffers::bytes(rt.config, chunk) + page_size, "engram rows");
     if (!memory) return tl::unexpected(memory.error());
     rt.row_memory = std::move(*memory);
-    rt.row_buffers = RowBuffers(rt.config, chunk, rt.row_memory.data());
+    rt.engram.buffers = RowBuffers(rt.config, chunk, rt.row_memory.data());
     const auto rows_max = static_cast<uint32_t>(chunk * rt.config.engram_columns());
     for (const RowTable& table : rt.weights.tables) {
-        rt.rows.push_back(std::make_unique<RowCache>(*rt.ring, table, plan.row_capacity, rows_max));
+        rt.engram.caches.push_back(
+            std::make_unique<RowCache>(*rt.ring, table, plan.row_capacity, rows_max));
     }
     return {};
 }
@@ -228,7 +226,7 @@ Result<void> open_chunk_store(Runtime& rt, const Plan& plan) {
     return rt.backend->pin(rt.chunk_memory.span());
 }
 
-// How the experts are read from here on; the dense weights are there by now.
+// Decides how experts are read from here on; the dense weights are loaded by now.
 Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
                              const LoadControl& control) {
     Runtime& rt = loaded.runtime;
@@ -246,8 +244,8 @@ Result<void> calibrate_reads(Loaded& loaded, std::span<std::byte> slots,
     return {};
 }
 
-// The slots of experts in RAM, known to ring and backend. The dense weights pass through them
-// before any expert does.
+// The expert slots in RAM, registered with ring and backend. The dense weights pass through them
+// before they hold any expert.
 Result<std::span<std::byte>> open_slots(Runtime& rt, const Plan& plan) {
     const uint64_t slots = uint64_t{plan.settings.cache_slots} + plan.transit_slots;
     const uint64_t bytes = slots * rt.experts->slot_bytes();
@@ -271,7 +269,7 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
                                       .seed = o.seed},
                                      *rt.experts, *rt.ring, span);
     if (!cache) return tl::unexpected(cache.error());
-    rt.cache = std::move(*cache);
+    rt.tiers.cache = std::move(*cache);
     if (rt.backend->host_memory()) return {};
     auto tier =
         DeviceExperts::create({.cache_slots = plan.settings.vram_slots,
@@ -280,8 +278,8 @@ Result<void> open_cache(Loaded& loaded, const Plan& plan, std::span<std::byte> s
                                .seed = o.seed},
                               *rt.experts, *rt.backend, rt.config.moe_hidden, rt.config.hidden);
     if (!tier) return tl::unexpected(tier.error());
-    rt.device_experts = std::move(*tier);
-    rt.uploading_max = std::max<size_t>(1, plan.transit_slots / 2);
+    rt.tiers.device = std::move(*tier);
+    rt.tiers.uploading_max = std::max<size_t>(1, plan.transit_slots / 2);
     return {};
 }
 
@@ -289,11 +287,11 @@ Result<void> open_prediction(Runtime& rt) {
     const EngineOptions& o = rt.options;
     auto predictor = make_predictor(o.predictor, rt.config.layers);
     if (!predictor) return tl::unexpected(predictor.error());
-    rt.predictor = std::move(*predictor);
+    rt.tiers.predictor = std::move(*predictor);
     if (!o.prefetch) {
-        rt.drives_per_layer = rt.experts->drives_per_layer();
+        rt.tiers.drives_per_layer = rt.experts->drives_per_layer();
         const auto piece = static_cast<double>(rt.experts->tuning().prefetch_piece);
-        rt.governor = std::make_unique<PrefetchGovernor>(
+        rt.tiers.governor = std::make_unique<PrefetchGovernor>(
             rt.config.layers, PrefetchGovernor::guesses_max,
             piece / static_cast<double>(rt.experts->slot_bytes()));
     }
@@ -360,10 +358,10 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
     rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
                        rt.checkpoint.copies());
-    auto account = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
-    if (!account) return tl::unexpected(account.error());
-    loaded.notes.insert(loaded.notes.end(), account->notes.begin(), account->notes.end());
-    return Described{std::move(specs), std::move(account->classes)};
+    auto checked = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
+    if (!checked) return tl::unexpected(checked.error());
+    loaded.notes.insert(loaded.notes.end(), checked->notes.begin(), checked->notes.end());
+    return Described{std::move(specs), std::move(checked->classes)};
 }
 
 Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded) {

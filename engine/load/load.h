@@ -1,4 +1,5 @@
-// From options to a loaded Runtime: what is opened, checked, promised and read, in that order.
+// From options to a loaded Runtime: opens and checks the model, splits the memory, reads the
+// weights, in that order.
 #pragma once
 
 #include <memory>
@@ -19,26 +20,26 @@ struct Loaded {
     std::vector<BudgetLine> placement;
     std::vector<std::string> notes;
     std::string io_name;
-    bool direct = false;  // all files past the page cache
+    bool direct = false;  // all files are read with O_DIRECT, past the page cache
     LoadFacts facts;
 };
 
-// The first part of load_model(): finds the checkpoint, reads its config and holds every tensor
-// against the model's description; nothing is taken yet. `specs` and the weights they point into
-// belong to `loaded`.
+// The first part of load_model(): finds the checkpoint, reads its config and checks every tensor
+// against the model's description. Takes no memory to speak of. `specs` point into the weights of
+// `loaded`, which has to outlive them.
 struct Described {
     std::vector<TensorSpec> specs;
-    std::vector<AccountClass> classes;
+    std::vector<TensorClass> classes;
 };
 Result<Described> describe_model(const EngineOptions& options, Loaded& loaded);
 
 // N of "cuda:N"; 0 for "auto", "cpu" and "cuda"; usage for anything else.
-Result<int> card_number(const std::string& device);
+Result<int> cuda_index(const std::string& device);
 
-// Of a run on the CPU: usage where an option is given that speaks of a card.
-Result<void> refuse_card_options(const EngineOptions& options);
+// For a run on the CPU: usage if an option is given that needs a GPU.
+Result<void> refuse_gpu_options(const EngineOptions& options);
 
-// Fills `loaded`, whose address must stay (parts point at each other).
+// Fills `loaded`, which must not move afterwards: its parts point at each other.
 Result<void> load_model(const EngineOptions& options, const LoadControl& control, Loaded& loaded);
 
 }  // namespace sluice

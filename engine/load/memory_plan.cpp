@@ -17,12 +17,12 @@ constexpr int32_t chunk_least = 16;
 constexpr int32_t chunk_step = 64;
 constexpr int32_t host_chunk_most = 2048;
 constexpr int32_t device_chunk_most = 4096;
-constexpr int32_t chunk_comfortable = 512;  // what the head has to leave room for on a device
-constexpr uint32_t vram_transit = 4;        // device slots that experts pass through
-constexpr uint32_t row_capacity = 16384;    // Engram rows kept, a table
+constexpr int32_t chunk_comfortable = 512;  // the head leaves room for this on a device
+constexpr uint32_t vram_transit = 4;        // device slots that experts pass through, uncached
+constexpr uint32_t row_capacity = 16384;    // Engram rows kept per table
 constexpr uint32_t transit_slots_least = 8;
 
-// Each folder is a drive with reads of its own in flight; a mirror shares those of others.
+// Each folder counts as a drive with its own reads in flight; a mirror serves reads of the others.
 uint32_t folders(const EngineOptions& options) {
     return std::max<uint32_t>(1, static_cast<uint32_t>(options.locations.size()));
 }
@@ -34,12 +34,14 @@ uint32_t drives(const EngineOptions& options) {
 Result<void> resolve_context(const PlanInput& in, Settings& s) {
     const EngineOptions& o = in.options;
     if (o.context < 0 || o.context > in.config.positions_max) {
-        return fail(Code::usage, cat("-c: a context of ", o.context,
-                                     " tokens is outside what the model was made for, 1 to ",
-                                     in.config.positions_max));
+        return fail(Code::usage,
+                    cat("-c: a context of ", o.context,
+                        " tokens is outside the model's range, 1 to ", in.config.positions_max));
     }
     s.context = o.context != 0 ? o.context : std::min(in.config.positions_max, context_default);
-    if (o.chunk < 0) return fail(Code::usage, cat("--chunk: ", o.chunk, " tokens are no chunk"));
+    if (o.chunk < 0) {
+        return fail(Code::usage, cat("--chunk ", o.chunk, ": must be 1 or more tokens"));
+    }
     return {};
 }
 
@@ -55,22 +57,25 @@ void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
     }
 }
 
-// The official decode quirk depends on how a text is cut, so a prompt has to be one chunk.
+// With the reference's index keys the result depends on where a prompt is cut, so it must be one
+// chunk (deepseek-v41.md section 3.7).
 int32_t least_chunk(const EngineOptions& o, int32_t context) {
     if (o.chunk != 0) return std::min(o.chunk, context);
     return o.index_keys == IndexKeys::reference ? context : std::min(chunk_least, context);
 }
 
-// The largest chunk that fits: a prompt's experts cross the link, and may be read, once a chunk. On
-// a device it goes before the expert cache there, which is of little use before it holds a token's
-// experts. `fits` judges the plan with a chunk.
+// The largest chunk that fits, since a prompt's experts cross the link, and may be read, once per
+// chunk. In VRAM the chunk takes precedence over the expert cache, which is of little use until it
+// holds a token's experts. `fits` judges the plan with its present chunk.
 void resolve_chunk(const PlanInput& in, const std::function<bool()>& fits, Plan& plan) {
     const EngineOptions& o = in.options;
     const int32_t context = plan.settings.context;
     const int32_t least = least_chunk(o, context);
-    const bool open = o.chunk == 0 && o.index_keys != IndexKeys::reference;
+    const bool free_choice = o.chunk == 0 && o.index_keys != IndexKeys::reference;
     int32_t chunk = least;
-    if (open) chunk = std::min(in.device.host ? host_chunk_most : device_chunk_most, context);
+    if (free_choice) {
+        chunk = std::min(in.device.host ? host_chunk_most : device_chunk_most, context);
+    }
     size_chunk(in, chunk, plan);
     while (chunk > least && !fits()) {
         chunk = chunk > chunk_step ? (chunk - 1) / chunk_step * chunk_step
@@ -80,7 +85,7 @@ void resolve_chunk(const PlanInput& in, const std::function<bool()>& fits, Plan&
     plan.settings.chunk = chunk;
 }
 
-// What is left of VRAM holds experts.
+// The rest of VRAM holds experts.
 Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
     const ModelConfig& c = in.config;
     const uint64_t slot = in.device_slot_bytes;
@@ -89,7 +94,7 @@ Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
     if (in.options.vram_slots) {
         if (*in.options.vram_slots > slots) {
             return fail(Code::no_memory, cat("--vram-slots ", *in.options.vram_slots,
-                                             ": there is room for ", slots));
+                                             ": VRAM has room for ", slots));
         }
         slots = *in.options.vram_slots;
     }
@@ -97,7 +102,7 @@ Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
     return vram.take(cat("expert cache, ", slots, " slots"), slots * slot);
 }
 
-// The head moves to host memory if the device could not hold it beside the rest and a small chunk.
+// Moves the head to RAM if VRAM could not hold it beside the rest and a small chunk.
 void place_head(const PlanInput& in, Plan& plan) {
     const int32_t context = plan.settings.context;
     const auto need = [&] {
@@ -123,18 +128,18 @@ uint32_t token_experts(const ModelConfig& c) {
     return static_cast<uint32_t>(c.layers) * static_cast<uint32_t>(c.top_k);
 }
 
-// A cache that was asked for and holds less than one token's working set is refused.
+// Refuses a cache that would hold less than one token's working set.
 Result<void> check_slots(const PlanInput& in) {
     const auto& asked = in.options.cache_slots;
     const uint32_t least = token_experts(in.config);
     if (!asked || *asked == 0 || *asked >= least) return {};
     return fail(Code::usage, cat("--cache-slots ", *asked, ": one token uses ", least,
-                                 " experts, and a smaller cache only evicts what it will need; "
-                                 "give it that many, or turn it off"));
+                                 " experts, and a smaller cache evicts them before they are used; "
+                                 "give at least that many, or off"));
 }
 
-// A budget that was asked for has room for a token's working set; what happens to be free today may
-// not: then the run goes on without a cache, and says so.
+// A budget given by the user must hold a token's working set. With the default budget, which
+// depends on what is free, the run goes on without a cache and warns.
 Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& plan) {
     const ModelConfig& c = in.config;
     const uint64_t slot = in.slot_bytes;
@@ -151,8 +156,8 @@ Result<void> resolve_slots(const PlanInput& in, bool asked, Budget& ram, Plan& p
     return ram.take(cat("expert cache, ", kept, " slots"), kept * slot);
 }
 
-// Chunks of a prompt wait for each other in RAM, so that experts are read once for all of them.
-// That takes an eighth of what is left at most, and nothing from a cache of a token's working set.
+// The chunks of a group wait in RAM between layers, so that experts are read once for all of them.
+// Takes at most an eighth of what is left, and nothing that a token's working set needs.
 void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     const ModelConfig& c = in.config;
     const EngineOptions& o = in.options;
@@ -164,9 +169,9 @@ void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     const std::string prompts = cat("prompts longer than ", chunk, " tokens: ");
     if (context <= chunk || slots == all || o.index_keys == IndexKeys::reference) return;
     const auto refuse = [&](const char* why) {
-        plan.notes.push_back(cat(prompts, "experts are read once for every ", chunk, why));
+        plan.notes.push_back(cat(prompts, "experts are read again every ", chunk, " tokens", why));
     };
-    if (slots == 0) return refuse(", there is no expert cache");
+    if (slots == 0) return refuse(": there is no expert cache");
     const uint64_t cache = (o.cache_slots ? slots : least) * in.slot_bytes;
     const uint64_t room = std::min(ram_left / 8, ram_left - std::min(ram_left, cache));
     int32_t tokens = (context + chunk - 1) / chunk * chunk;
@@ -174,12 +179,12 @@ void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
         return ChunkStore::bytes(c, plan.shape, std::min(tokens, context)) + page_size;
     };
     while (tokens > chunk && bytes() > room) tokens -= chunk;
-    if (tokens <= chunk) return refuse(", RAM does not hold two such chunks beside the cache");
+    if (tokens <= chunk) return refuse(": RAM does not hold two such chunks beside the cache");
     plan.chunk_store = bytes();
     plan.chunk_group_tokens = std::min(tokens, context);
     const bool whole = slots >= static_cast<uint64_t>(c.experts);
     plan.notes.push_back(cat(prompts, "experts are read once for up to ", plan.chunk_group_tokens,
-                             whole ? "" : ", as far as the cache holds a layer's"));
+                             whole ? " tokens" : " tokens, as far as the cache holds a layer's"));
 }
 
 void keep_lines(Plan& plan, const Budget& budget) {
@@ -215,7 +220,7 @@ struct Budgets {
     Budget* device() { return host ? &ram : &vram; }
 };
 
-// What the model takes whatever the chunk is.
+// What the model takes whatever the chunk size.
 std::vector<Promise> model_promises(const Plan& plan, Budgets& b) {
     return {
         {b.device(), plan.head_on_host ? "dense weights" : "dense weights and head", plan.dense},
@@ -223,7 +228,7 @@ std::vector<Promise> model_promises(const Plan& plan, Budgets& b) {
         {b.device(), cat("state of ", plan.settings.context, " tokens"), plan.state}};
 }
 
-// What passes take.
+// What a pass takes; depends on the chunk size.
 std::vector<Promise> pass_promises(const PlanInput& in, const Plan& plan, Budgets& b) {
     std::vector<Promise> out = {{b.device(), cat("workspace of ", plan.shape.chunk, " tokens"),
                                  plan.workspace + plan.scratch},
@@ -239,7 +244,7 @@ std::vector<Promise> pass_promises(const PlanInput& in, const Plan& plan, Budget
     return out;
 }
 
-// The expert caches that a run is not begun without.
+// The smallest expert caches that the run may start with.
 std::vector<Promise> cache_promises(const PlanInput& in, Budgets& b) {
     const EngineOptions& o = in.options;
     std::vector<Promise> out;
@@ -254,12 +259,13 @@ std::vector<Promise> cache_promises(const PlanInput& in, Budgets& b) {
     return out;
 }
 
-// Rounded up, so that the number suffices when it is given.
+// Rounded up, so that the size is enough when the user gives it.
 std::string at_least(uint64_t bytes) {
     return cat((bytes + (1u << 20) - 1) >> 20, "MiB");
 }
 
-// The least that the options can be run with, or all that is short and what would do.
+// Checks the smallest split that the options allow; an error names every budget that is too small,
+// its parts and the size that would be enough.
 Result<void> check_least(const PlanInput& in, Plan plan, Budgets& b) {
     size_chunk(in, least_chunk(in.options, plan.settings.context), plan);
     std::vector<Promise> all = model_promises(plan, b);
@@ -280,10 +286,10 @@ Result<void> check_least(const PlanInput& in, Plan plan, Budgets& b) {
         }
         const std::string have = size_text(budget->limit());
         short_of += cat(short_of.empty() ? "" : "; ",
-                        asked ? cat(flag, " ", have, " is too little: ")
-                              : cat(have, ram ? " of RAM" : " of VRAM",
-                                    " can be used (what is free, less a margin), but "),
-                        at_least(needed), " are needed in all (", parts, ")");
+                        asked ? cat(flag, " ", have, " is too small: ")
+                              : cat("only ", have, ram ? " of RAM" : " of VRAM",
+                                    " is available (what is free, less a margin): "),
+                        at_least(needed), " is needed in total (", parts, ")");
         if (const uint64_t cache = sum(caches, budget); cache > 0) {
             short_of += cat(", or ", at_least(needed - cache), " with ",
                             ram ? "--cache-slots off" : "--vram-slots off");
@@ -336,7 +342,7 @@ Result<Plan> plan_memory(const PlanInput& in) {
     plan.dense = dense_bytes(plan.specs);
     plan.embedding = embedding_bytes(plan.specs);
     plan.row_capacity = row_capacity;
-    // Enough for a layer's experts in use, the reads in flight, and one ahead.
+    // Enough for the experts of a layer in use, the reads in flight and one ahead.
     plan.transit_slots = std::max(transit_slots_least, static_cast<uint32_t>(in.config.top_k) +
                                                            o.tuning.in_flight_max * folders(o) + 2);
     plan.vram_transit_slots = b.host ? 0 : vram_transit;

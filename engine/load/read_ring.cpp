@@ -14,7 +14,7 @@ constexpr uint32_t depth_max = 4096;
 
 }  // namespace
 
-uint32_t drives_told(const Checkpoint& checkpoint, const EngineOptions& options) {
+uint32_t drives_reported(const Checkpoint& checkpoint, const EngineOptions& options) {
     if (!options.paces.empty()) return checkpoint.drives();
     std::set<uint64_t> devices;
     for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
@@ -27,9 +27,10 @@ uint32_t drives_told(const Checkpoint& checkpoint, const EngineOptions& options)
 Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOptions& options) {
     const uint32_t drives = checkpoint.drives();
     if (options.paces.size() > 1 && options.paces.size() != drives) {
-        return fail(Code::usage,
-                    cat("--io paced names ", options.paces.size(), " drives, the model has ",
-                        drives, " (one a folder, mirrors last); one rate is every drive's"));
+        return fail(
+            Code::usage,
+            cat("--io paced names ", options.paces.size(), " drives, but the model has ", drives,
+                " (one per folder, mirrors last); a single rate applies to every drive"));
     }
     const uint32_t depth = std::min(depth_max, options.ring_depth * drives);
     auto choice = make_ring_engine({.engine = options.io, .depth = depth, .paces = options.paces});
@@ -43,8 +44,8 @@ Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOpti
     opened.direct = std::all_of(files.begin(), files.end(),
                                 [](const File* file) { return file->access() == Access::direct; });
     opened.name = cat(choice->engine->name(), opened.direct ? ", O_DIRECT" : ", page cache");
-    if (const uint32_t told = drives_told(checkpoint, options); told > 1) {
-        opened.name += cat(", ", told, " drives");
+    if (const uint32_t reported = drives_reported(checkpoint, options); reported > 1) {
+        opened.name += cat(", ", reported, " drives");
     }
     if (options.paces.empty()) {
         for (const std::string& line : checkpoint.idle_mirrors()) log::warn_once(line, line);

@@ -1,4 +1,4 @@
-// The ring a model is read through: its engine, the files of all drives, and which are copies.
+// Opens the read ring of a model: its I/O engine, the files on all drives, and which are copies.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,16 @@
 namespace sluice {
 
 struct OpenedRing {
-    std::unique_ptr<ReadRing> ring;  // options.ring_depth reads in flight for each drive
+    std::unique_ptr<ReadRing> ring;  // options.ring_depth reads in flight per drive
     std::string name;                // "uring, O_DIRECT", and the cause of a fallback
-    bool direct = false;             // all files past the page cache
+    bool direct = false;             // all files are read past the page cache
 };
 
-// Drives as they are told to a person: those of the machine, or, where --io paced plays them, one a
-// folder.
-uint32_t drives_told(const Checkpoint& checkpoint, const EngineOptions& options);
+// Number of drives for reports: real ones, or, if --io paced simulates them, one per folder.
+uint32_t drives_reported(const Checkpoint& checkpoint, const EngineOptions& options);
 
-// `checkpoint` outlives the ring. A fallback to threads is told once, and so is a mirror on a drive
-// that has its shards already, unless --io paced plays a drive for it.
+// `checkpoint` outlives the ring. Warns once about a fallback to threads, and about a mirror on a
+// drive that already has its shards, unless --io paced simulates a drive for it.
 Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOptions& options);
 
 }  // namespace sluice

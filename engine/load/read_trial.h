@@ -1,4 +1,4 @@
-// How fast experts arrive: the engine's own reader on the model's own files, nothing computed.
+// How fast experts can be read: the engine's own reader on the model's own files, no computation.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,14 @@ namespace sluice {
 
 class ReadTrial {
  public:
-    // `memory` holds as many slots as are to be read into at once; the ring knows it. All outlive
-    // the trial, and the map is not retuned meanwhile. `cancel` may be null.
+    // `memory` is cut into as many slots as it holds and is registered with the ring. All arguments
+    // outlive the trial, and the map is not retuned meanwhile. `cancel` may be null.
     ReadTrial(const ExpertMap& map, ReadRing& ring, std::span<std::byte> memory,
               const std::atomic<bool>* cancel = nullptr);
 
-    // Bytes a second over at least `seconds`, random experts. With `burst` that many are asked for
-    // and awaited, as in a token's layer; with 0 all slots are kept busy, as in a prompt sweep.
+    // Reads random experts for at least `seconds`; returns bytes per second. With `burst` > 0 that
+    // many are requested and awaited at a time, as for a layer in decode; with 0 all slots are kept
+    // busy, as in a prompt.
     Result<double> measure(uint32_t burst, double seconds);
 
  private:

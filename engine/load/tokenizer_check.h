@@ -8,7 +8,7 @@
 namespace sluice {
 
 // corrupt: the tokenizer has ids beyond the config's vocabulary. unsupported, naming the field: the
-// engine stops at and pads with the config's ids, and the tokenizer has others for those tokens.
+// config gives another id to the begin or end token than the tokenizer does.
 Result<void> check_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config);
 
 }  // namespace sluice

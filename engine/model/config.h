@@ -1,5 +1,5 @@
-// What config.json says, checked. Field meanings: README "Model"; unknown values are refused by
-// name.
+// The contents of config.json, checked. The fields are those of deepseek-v41.md section 1; an
+// unknown field or value is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct ModelConfig {
     RopeScaling yarn;
     int32_t experts, top_k, window;
     float route_scale;
-    std::vector<int32_t> ratios;         // per layer: 0 window only, 1, 2
+    std::vector<int32_t> ratios;         // per layer: tokens per compressed row; 0: window only
     std::vector<int32_t> kv_sources;     // layers that own a compressor
     std::vector<int32_t> index_sources;  // layers that run an indexer
     int32_t index_heads, index_dim, index_topk;
@@ -37,24 +37,24 @@ struct ModelConfig {
     std::vector<int64_t> engram_rows;
     int32_t engram_ngram, engram_heads, engram_dim, engram_vocab, engram_compressed_vocab,
         engram_pad;
-    int32_t draft_stages;  // mtp.*: known, unused
-    bool vision;           // known, unused
+    int32_t draft_stages;  // mtp.*: known, not used
+    bool vision;           // known, not used
     int32_t bos, eos, pad, image_token;
-    std::vector<int32_t> end_tokens;  // union of config, generation config and tokenizer
+    std::vector<int32_t> end_tokens;  // of config, generation config and tokenizer together
 
-    int32_t kv_source_of(int32_t layer) const;  // nearest owner <= layer; -1 for ratio 0
+    int32_t kv_source_of(int32_t layer) const;  // the nearest owner <= layer; -1 for ratio 0
     int32_t index_source_of(int32_t layer) const;
     int32_t engram_columns() const { return (engram_ngram - 1) * engram_heads; }
 };
 
-// Every field present and in range, every relation checked (lists sorted and in range, ratio lists'
-// length, sums, multiples of 32, rope_dim <= head_dim, the unsafe candidate configuration of
-// section 3.7, scoring, quantisation ...). A field this program does not know is refused by name
-// unless it is on the list of those without effect. Errors name the field; the file is the
-// caller's to name.
+// Checks that every field is present and in range, and every relation between fields (sorted lists,
+// the length of the ratio list, multiples of 32, rope_dim <= head_dim, the unsafe candidate
+// configuration of deepseek-v41.md section 3.7, scoring, quantisation ...). An unknown field is
+// refused by name unless it is listed as without effect. Errors name the field; the caller adds the
+// file.
 Result<ModelConfig> parse_config(std::string_view config_json);
 
-// Adds the end tokens of generation_config.json; they join the config's, they do not replace them.
+// Adds the end tokens of generation_config.json to those of the config.
 Result<void> join_generation_config(std::string_view generation_config_json, ModelConfig& config);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// config.json of DeepSeek-V4.1. Bounds keep every later product inside 64 bits, and sizes of one
-// matrix inside 32.
+// Source of model_deepseek_v41.h: parse(), which reads config.json (deepseek-v41.md section 1).
+// The bounds keep every later product within 64 bits and the size of any one matrix within 32.
 #include <algorithm>
 #include <cmath>
 
@@ -105,7 +105,7 @@ bool contains(const std::vector<int32_t>& list, int32_t value) {
     return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-// Relations between sizes that the kernels' block formats need.
+// The block formats of the kernels need these relations between sizes.
 void check_sizes(ConfigFields& t, const ModelConfig& c) {
     const auto multiple = [&](const char* name, int64_t value) {
         if (value % 32 == 0) return;
@@ -121,11 +121,11 @@ void check_sizes(ConfigFields& t, const ModelConfig& c) {
     multiple("o_lora_rank", int64_t{c.o_groups} * c.o_rank);
     if (c.heads % c.o_groups != 0) {
         t.problem(Code::unsupported, "o_groups",
-                  cat(c.heads, " heads cannot be split in ", c.o_groups, " groups"));
+                  cat(c.heads, " heads cannot be divided into ", c.o_groups, " groups"));
     }
     if (c.rope_dim % 2 != 0 || c.rope_dim > c.head_dim || c.rope_dim > c.index_dim) {
         t.problem(Code::unsupported, "qk_rope_head_dim",
-                  cat(c.rope_dim, " has to be even and at most head_dim ", c.head_dim,
+                  cat(c.rope_dim, " must be even and at most head_dim ", c.head_dim,
                       " and index_head_dim ", c.index_dim));
     }
 }
@@ -147,7 +147,7 @@ void check_layers(ConfigFields& t, const ModelConfig& c) {
     for (int32_t source : c.kv_sources) {
         if (!contains(c.index_sources, source)) {
             return t.problem(Code::unsupported, "index_source_layer_ids",
-                             cat("layer ", source, " of kv_source_layer_ids is not in it"));
+                             cat("layer ", source, " of kv_source_layer_ids is missing"));
         }
     }
     for (int32_t source : c.index_sources) {
@@ -156,19 +156,20 @@ void check_layers(ConfigFields& t, const ModelConfig& c) {
                              cat("layer ", source, " has compress ratio 0"));
         }
     }
-    for (int32_t layer = 0; layer < c.layers; layer++) {
+    for (int32_t layer = 0; layer < c.layers; ++layer) {
         if (c.ratios[layer] == 0) continue;
         const int32_t source = c.kv_source_of(layer);
         if (source < 0 || c.ratios[source] != c.ratios[layer]) {
             return t.problem(Code::corrupt, "kv_source_layer_ids",
                              cat("layer ", layer, " with compress ratio ", c.ratios[layer],
-                                 " has no source of that ratio before it"));
+                                 " has no earlier source of that ratio"));
         }
     }
-    for (int32_t layer = c.layers; layer < c.layers + c.draft_stages; layer++) {
+    for (int32_t layer = c.layers; layer < c.layers + c.draft_stages; ++layer) {
         if (c.ratios[layer] != 0) {
             t.problem(Code::unsupported, "compress_ratios",
-                      cat(c.ratios[layer], " for draft stage ", layer - c.layers, ", not 0"));
+                      cat(c.ratios[layer], " for draft stage ", layer - c.layers,
+                          "; only 0 is supported"));
         }
     }
 }
@@ -182,17 +183,18 @@ void check_candidates(ConfigFields& t, const ModelConfig& c) {
     for (int32_t later : c.index_sources) {
         if (later > c.candidate_source &&
             c.kv_source_of(later) != c.kv_source_of(c.candidate_source)) {
-            return t.problem(
-                Code::unsupported, "candidate_source_layer_id",
-                cat("index layer ", later, " reads another cache than layer ", c.candidate_source));
+            return t.problem(Code::unsupported, "candidate_source_layer_id",
+                             cat("index layer ", later, " reads a different cache from layer ",
+                                 c.candidate_source));
         }
     }
-    // With fewer candidate rows than index_topk a query would attend to rows chosen by nothing.
+    // With fewer candidate rows than index_topk, a query would attend to arbitrary rows
+    // (deepseek-v41.md section 3.7).
     const int64_t rows = int64_t{c.candidate_blocks} * c.candidate_block - (c.candidate_block - 1);
     if (rows < c.index_topk) {
         t.problem(Code::unsupported, "candidate_topk_blocks",
-                  cat("the candidates can be as few as ", rows, " rows, less than index_topk ",
-                      c.index_topk, ": results would not be defined"));
+                  cat("there can be as few as ", rows, " candidate rows, fewer than index_topk ",
+                      c.index_topk, ": the results would be undefined"));
     }
 }
 
@@ -202,7 +204,7 @@ void check_engram(ConfigFields& t, const ModelConfig& c) {
     }
     if (c.engram_layers.size() > 64) {
         return t.problem(Code::unsupported, "engram_layer_ids",
-                         cat(c.engram_layers.size(), " layers, more than 64"));
+                         cat(c.engram_layers.size(), " layers; at most 64 are supported"));
     }
     if (c.engram_layers.size() != c.engram_rows.size()) {
         t.problem(Code::corrupt, "engram_num_embeddings",
@@ -218,7 +220,7 @@ Result<void> read_text(ConfigFields t, ModelConfig& c) {
     read_engram(t, c);
     read_draft(t, c);
     if (auto r = read_rope_scaling(t.object("rope_scaling"), c.yarn); !r) return r;
-    // The relations index lists by layer: only lists that are themselves right.
+    // The checks below index these lists by layer, so the lists must be valid themselves.
     if (t.failed()) return t.finish();
     check_sizes(t, c);
     check_layers(t, c);
@@ -233,7 +235,7 @@ void read_tokens(ConfigFields& top, ModelConfig& c) {
     c.pad = top.integer_or("pad_token_id", 0, c.vocab - 1, -1);
     c.image_token = top.integer_or("image_token_id", 0, c.vocab - 1, -1);
     c.end_tokens = top.one_or_more("eos_token_id", 0, c.vocab - 1);
-    if (c.end_tokens.empty()) top.problem(Code::corrupt, "eos_token_id", "names no token");
+    if (c.end_tokens.empty()) top.problem(Code::corrupt, "eos_token_id", "is an empty list");
     c.eos = c.end_tokens.empty() ? 0 : c.end_tokens.front();
 }
 
@@ -249,7 +251,7 @@ Result<ModelConfig> parse(const Json& root) {
     ConfigFields quantization = top.object("quantization_config");
     ConfigFields text = top.object("text_config");
     c.vision = top.has("vision_config");
-    // A missing object is the first thing to say, before its fields.
+    // Report a missing object before its missing fields.
     if (!root["quantization_config"].is_object() || !root["text_config"].is_object()) {
         return tl::unexpected(top.finish().error());
     }

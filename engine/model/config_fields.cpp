@@ -3,14 +3,13 @@
 #include <cmath>
 #include <limits>
 
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
 
 static std::string number_text(double value) {
-    char text[40];
-    snprintf(text, sizeof text, "%g", value);
-    return text;
+    return formatted("{:g}", value);
 }
 
 ConfigFields::ConfigFields(Json object, std::string where)
@@ -171,9 +170,7 @@ Result<void> ConfigFields::finish() {
     for (const std::string& key : object_.keys()) {
         if (asked_.contains(key)) continue;
         return fail(Code::unsupported,
-                    cat(where_, printable(key),
-                        ": this program does not know the field, so it cannot tell what it "
-                        "changes"));
+                    cat(where_, printable(key), ": unknown field, which may change the results"));
     }
     return {};
 }

@@ -1,5 +1,5 @@
-// Reads one object of config.json field by field and knows afterwards which fields nobody asked
-// for. The first problem is kept; later reads give harmless values.
+// Reads one object of config.json field by field, and so knows which fields were never asked for.
+// Only the first problem is kept; reads after it return harmless values.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace sluice {
 
 class ConfigFields {
  public:
-    // `where` is put before field names: "text_config." or "".
+    // `where` goes before field names in errors: "text_config." or "".
     ConfigFields(Json object, std::string where);
 
-    bool has(std::string_view name);  // present and not null; counts as asked for
+    bool has(std::string_view name);  // is present and not null; counts as asked for
     int32_t integer(std::string_view name, int64_t low, int64_t high);
     int32_t integer_or(std::string_view name, int64_t low, int64_t high, int32_t otherwise);
     double number(std::string_view name, double low, double high);
     std::vector<int64_t> integers(std::string_view name, int64_t low, int64_t high);
     std::vector<int32_t> integers32(std::string_view name, int32_t low, int32_t high);
-    // A number or a list of them.
+    // Accepts a number or a list of numbers.
     std::vector<int32_t> one_or_more(std::string_view name, int32_t low, int32_t high);
-    ConfigFields object(std::string_view name);  // must be one
+    ConfigFields object(std::string_view name);  // refuses anything but an object
 
-    // The only value this program handles; `optional` fields may be missing.
+    // `only` is the only value supported; `optional` fields may be missing.
     void expect(std::string_view name, std::string_view only);
     void expect(std::string_view name, const char* only) { expect(name, std::string_view(only)); }
     void expect(std::string_view name, int64_t only);
@@ -40,7 +40,7 @@ class ConfigFields {
 
     void problem(Code code, std::string_view name, const std::string& text);
     bool failed() const { return error_.has_value(); }
-    // First problem, or a field that nobody asked for.
+    // The first problem, or else the first field that was never asked for.
     Result<void> finish();
 
  private:

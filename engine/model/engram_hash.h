@@ -1,4 +1,5 @@
-// Which Engram rows a token needs: from ids alone (section 3.8). 64-bit integers throughout.
+// Which Engram rows a token needs, computed from token ids alone (deepseek-v41.md section 3.8).
+// 64-bit integers throughout.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +12,26 @@
 
 namespace sluice {
 
-// raw id -> compressed id, computed from the tokenizer (NFKC, NFD, marks stripped, lowercase,
-// spaces). The number of distinct keys must equal the config's engram_compressed_vocab_size, else
-// unsupported: naming both numbers.
+// raw id -> compressed id: tokens whose normalised texts are equal share one. unsupported, naming
+// both numbers: the number of compressed ids is not the config's engram_compressed_vocab_size.
 Result<std::vector<int32_t>> compressed_token_map(const Tokenizer& tokenizer,
                                                   const ModelConfig& config);
 
 // `count` primes >= from, ascending.
 std::vector<int64_t> primes_from(int64_t from, size_t count);
-// numpy default_rng(seed).integers(0, bound, count). Requires bound > 2^32 (below, numpy draws 32
-// bits at a time).
-std::vector<uint64_t> numpy_integers(uint64_t seed, uint64_t bound, size_t count);
 
 class EngramHash {
  public:
-    // unsupported: a table whose rows are not the primes' sum, or a map of another vocabulary.
+    // unsupported: a table whose number of rows is not the sum of its primes, or a map of another
+    // vocabulary.
     static Result<EngramHash> create(const ModelConfig& config, std::vector<int32_t> token_map);
 
-    // rows[i * columns + c] for ids[i] at position history.size() + i of layer index `which` (of
-    // engram_layers). `history`: the raw ids before, at least the last engram_ngram - 1 of them
-    // (all, at a sequence start). Requires ids of the vocabulary, rows.size() >= ids.size() *
-    // columns.
+    // rows[i * columns + c] for ids[i]; `which` is an index into engram_layers. `history`: the raw
+    // ids before ids[0], at least the last engram_ngram - 1 of them or all. Requires ids in the
+    // vocabulary and rows.size() >= ids.size() * columns.
     void rows(size_t which, std::span<const int32_t> history, std::span<const int32_t> ids,
               std::span<uint64_t> rows) const;
-    // The same from compressed ids; -1 is an image position. For tests against published vectors.
+    // The same from compressed ids, with -1 for an image position: published vectors have these.
     void rows_of_compressed(size_t which, std::span<const int32_t> history,
                             std::span<const int32_t> ids, std::span<uint64_t> rows) const;
     const std::vector<int64_t>& primes(size_t which) const { return primes_[which]; }

@@ -1,9 +1,8 @@
 #include "engine/model/model.h"
 
 #include <algorithm>
-#include <optional>
-#include <unordered_set>
 
+#include "engine/model/tensor_classes.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -68,9 +67,9 @@ Result<void> check_form(const Checkpoint& checkpoint, const Tensor& tensor, Stor
     if (accepted && same) return {};
     const auto& path = checkpoint.shards()[tensor.shard].path();
     const std::string cure =
-        accepted ? cat("they are not of one model, or damaged; ",
+        accepted ? cat("they are of different models, or damaged; ",
                        checkpoint.cure({"config.json", path.filename().string()}))
-                 : "a converted checkpoint is not read: fetch the model as it was released";
+                 : "converted checkpoints are not supported: fetch the model as it was released";
     return fail(accepted ? Code::corrupt : Code::unsupported,
                 cat(printable(path.string()), ": tensor ", printable(tensor.name), ": expected ",
                     accepted_tags(storage), " ", shape_text(shape), " from config.json, found ",
@@ -83,88 +82,31 @@ Result<const Tensor*> need(const Checkpoint& checkpoint, const std::string& name
     return within("a quantised weight cannot be used without its scale", tensor.error());
 }
 
-class Accountant {
- public:
-    Accountant(const Checkpoint& checkpoint, Account& account)
-        : checkpoint_(checkpoint), account_(account) {
-        seen_.reserve(checkpoint.tensors().size());
-    }
-
-    void count(const Tensor& tensor, std::string_view what, AccountClass::Use use) {
-        seen_.insert(&tensor);
-        auto& classes = account_.classes;
-        auto found = std::find_if(classes.begin(), classes.end(), [&](const AccountClass& c) {
-            return c.what == what && c.use == use;
-        });
-        if (found == classes.end()) {
-            classes.push_back({std::string(what), 0, 0, use});
-            found = classes.end() - 1;
-        }
-        found->tensors++;
-        found->bytes += tensor.bytes;
-    }
-
-    // What is left over: known to be unused, or a reason to stop.
-    Result<void> rest(const std::vector<UnusedClass>& unused) {
-        std::string names;
-        uint64_t unknown = 0;
-        for (const Tensor& tensor : checkpoint_.tensors()) {
-            if (seen_.contains(&tensor)) continue;
-            auto known = std::find_if(unused.begin(), unused.end(), [&](const UnusedClass& c) {
-                return tensor.name.starts_with(c.prefix);
-            });
-            if (known != unused.end()) {
-                count(tensor, known->what, AccountClass::Use::unused);
-            } else if (unknown++ < 5) {
-                names += cat(names.empty() ? "" : ", ", printable(tensor.name));
-            }
-        }
-        if (unknown == 0) return {};
-        return fail(Code::unsupported,
-                    cat(printable(checkpoint_.folder().string()), ": the checkpoint has ", unknown,
-                        unknown == 1 ? " tensor" : " tensors",
-                        " this model does not know, so results could be wrong: ", names,
-                        unknown > 5 ? ", ..." : ""));
-    }
-
- private:
-    const Checkpoint& checkpoint_;
-    Account& account_;
-    std::unordered_set<const Tensor*> seen_;
-};
-
-Result<void> check_specs(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
-                         Accountant& accountant) {
+Result<void> check_specs(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs) {
     for (const TensorSpec& spec : specs) {
         if (spec.home == Home::unused && !checkpoint.find(spec.name)) continue;
         Result<const Tensor*> tensor = need(checkpoint, spec.name, spec.storage);
         if (!tensor) return tl::unexpected(tensor.error());
         if (auto form = check_form(checkpoint, **tensor, spec.storage, spec.shape); !form)
             return form;
-        const auto use = spec.home == Home::table    ? AccountClass::Use::streamed
-                         : spec.home == Home::unused ? AccountClass::Use::unused
-                                                     : AccountClass::Use::resident;
-        accountant.count(**tensor, spec.what, use);
     }
     return {};
 }
 
 Result<void> check_experts(const Checkpoint& checkpoint, const ModelConfig& config,
-                           const ModelDescription& model, ExpertMap& experts,
-                           Accountant& accountant) {
+                           const ModelDescription& model, ExpertMap& experts) {
     const auto shapes = expert_shapes(config);
-    for (int32_t layer = 0; layer < config.layers; layer++) {
-        for (int32_t expert = 0; expert < config.experts; expert++) {
+    for (int32_t layer = 0; layer < config.layers; ++layer) {
+        for (int32_t expert = 0; expert < config.experts; ++expert) {
             const ExpertKey key{layer, expert};
             std::array<const Tensor*, expert_parts> parts{};
-            for (int part = 0; part < expert_parts; part++) {
+            for (int part = 0; part < expert_parts; ++part) {
                 const std::string name = model.expert_name(key, static_cast<ExpertPart>(part));
                 auto tensor = need(checkpoint, name, shapes[part].storage);
                 if (!tensor) return tl::unexpected(tensor.error());
                 auto form =
                     check_form(checkpoint, **tensor, shapes[part].storage, shapes[part].shape);
                 if (!form) return form;
-                accountant.count(**tensor, "routed experts", AccountClass::Use::streamed);
                 parts[part] = *tensor;
             }
             if (auto added = experts.add(key, parts); !added) return added;
@@ -173,7 +115,23 @@ Result<void> check_experts(const Checkpoint& checkpoint, const ModelConfig& conf
     return {};
 }
 
-// A table's two tensors follow each other in the specs: codes, then scales.
+// Tensors that the model does not know might matter: a reason to stop.
+Result<void> refuse_unknown(const Checkpoint& checkpoint,
+                            const std::vector<const Tensor*>& unknown) {
+    if (unknown.empty()) return {};
+    constexpr size_t shown = 5;
+    std::string names;
+    for (size_t i = 0; i < std::min(shown, unknown.size()); ++i) {
+        names += cat(i == 0 ? "" : ", ", printable(unknown[i]->name));
+    }
+    return fail(Code::unsupported,
+                cat(printable(checkpoint.folder().string()), ": the checkpoint has ",
+                    unknown.size(), unknown.size() == 1 ? " tensor" : " tensors",
+                    " unknown to this model, so results could be wrong: ", names,
+                    unknown.size() > shown ? ", ..." : ""));
+}
+
+// The two tensors of a table follow each other in the specs: codes, then scales.
 Result<void> fill_tables(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                          Weights& weights) {
     weights.tables.clear();
@@ -189,7 +147,7 @@ Result<void> fill_tables(const Checkpoint& checkpoint, const std::vector<TensorS
             return fail(Code::unsupported,
                         cat(printable(checkpoint.folder().string()), ": tensors ",
                             printable(codes->name), " and ", printable(tensor->name),
-                            " are in different shards; they are read together and have to share "
+                            " are in different shards; a table's codes and scales must be in "
                             "one"));
         }
         weights.tables.push_back({.file = &checkpoint.shards()[codes->shard],
@@ -204,25 +162,24 @@ Result<void> fill_tables(const Checkpoint& checkpoint, const std::vector<TensorS
 
 }  // namespace
 
-Result<Account> check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
-                              const ModelDescription& model, const std::vector<TensorSpec>& specs,
-                              Weights& weights, ExpertMap& experts) {
-    Account account;
-    Accountant accountant(checkpoint, account);
-    if (auto r = check_specs(checkpoint, specs, accountant); !r) return tl::unexpected(r.error());
-    if (auto r = check_experts(checkpoint, config, model, experts, accountant); !r) {
+Result<CheckedTensors> check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
+                                     const ModelDescription& model,
+                                     const std::vector<TensorSpec>& specs, Weights& weights,
+                                     ExpertMap& experts) {
+    if (auto r = check_specs(checkpoint, specs); !r) return tl::unexpected(r.error());
+    if (auto r = check_experts(checkpoint, config, model, experts); !r) {
         return tl::unexpected(r.error());
     }
-    if (auto r = accountant.rest(model.unused); !r) return tl::unexpected(r.error());
+    ClassifiedTensors found = classify_tensors(checkpoint, config, model, specs);
+    if (auto r = refuse_unknown(checkpoint, found.unknown); !r) return tl::unexpected(r.error());
     if (auto r = fill_tables(checkpoint, specs, weights); !r) return tl::unexpected(r.error());
-    std::stable_sort(account.classes.begin(), account.classes.end(),
-                     [](const AccountClass& a, const AccountClass& b) { return a.use < b.use; });
-    for (const AccountClass& c : account.classes) {
-        if (c.use != AccountClass::Use::unused) continue;
-        account.notes.push_back(
-            cat("not used: ", c.what, ", ", c.tensors, " tensors, ", size_text(c.bytes)));
+    CheckedTensors checked{std::move(found.classes), {}};
+    for (const TensorClass& c : checked.classes) {
+        if (c.home != Home::unused) continue;
+        checked.notes.push_back(
+            cat("not used: ", c.name, ", ", c.tensors, " tensors, ", size_text(c.bytes)));
     }
-    return account;
+    return checked;
 }
 
 }  // namespace sluice

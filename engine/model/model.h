@@ -1,8 +1,9 @@
-// What a model is made of: which tensors it needs, in which form, and where each one lives.
+// What a model is made of: the tensors it needs, in which form, and where each one is kept.
 //
-// A model description is one function that walks a Weights and says, for every tensor, its name,
-// storage, shape and the pointer that will hold it: names and shapes are written down once.
-// A new model is one file with such a description and a line in models.cpp.
+// A model's description is one function that walks a Weights and gives, for every tensor, its name,
+// storage, shape, class and the pointer that will hold it; routed experts, which are all alike,
+// have expert_name() and expert_shapes(). Names and shapes are written down nowhere else. A model
+// of the same architecture is one file with a description and a line in models.cpp.
 #pragma once
 
 #include <array>
@@ -21,13 +22,14 @@
 
 namespace sluice {
 
-// How a tensor's bytes are read; several dtype tags can mean the same one.
+// How the bytes of a tensor are read (deepseek-v41.md section 2.2); several dtype tags can mean the
+// same storage.
 enum class Storage {
     bf16,  // BF16
     f32,   // F32
     fp8,   // F8_E4M3
     e8m0,  // F8_E8M0, U8
-    fp4,   // I8, U8: two E2M1 values a byte
+    fp4,   // I8, U8: two E2M1 values per byte
 };
 bool accepts(Storage storage, DType dtype);
 const char* accepted_tags(Storage storage);  // "F8_E8M0 or U8"
@@ -35,15 +37,15 @@ const char* accepted_tags(Storage storage);  // "F8_E8M0 or U8"
 enum class Home {
     dense,      // resident, in the backend's memory
     embedding,  // resident, in host memory
-    table,      // rows read as they are needed
-    unused,     // known, checked if present, never read
+    table,      // on the drive, read when needed: Engram rows, routed experts
+    unused,     // known, checked if present, not read
 };
 
 struct TensorSpec {
     std::string name;
     Storage storage;
     std::vector<uint64_t> shape;
-    const char* what;  // class, for reports: "attention", "router"
+    const char* what;  // class: "attention", "router"
     Home home;
     std::variant<std::monostate, const uint8_t**, const bf16**, const float**> address;
 };
@@ -56,39 +58,41 @@ struct UnusedClass {
 struct ModelDescription {
     const char* model_type;
     Result<ModelConfig> (*parse)(const Json& root);
-    // Shapes the matrices of `weights` and lists every tensor but the routed experts.
+    // Lists every tensor except the routed experts, and sets the matrix shapes in `weights`.
     std::vector<TensorSpec> (*describe)(const ModelConfig& config, Weights& weights);
     std::string (*expert_name)(ExpertKey key, ExpertPart part);
     std::vector<UnusedClass> unused;
 };
 
-// unsupported: lists the types that are known.
+// unsupported: the error lists the known types.
 Result<const ModelDescription*> find_model(std::string_view model_type);
 
-// The six tensors of any expert: storage and shape by ExpertPart.
+// Storage and shape of the six tensors of an expert, by ExpertPart.
 struct ExpertShape {
     Storage storage;
     std::array<uint64_t, 2> shape;
 };
 std::array<ExpertShape, expert_parts> expert_shapes(const ModelConfig& config);
 
-struct AccountClass {
-    std::string what;
-    uint64_t tensors = 0;
-    uint64_t bytes = 0;
-    enum class Use { resident, streamed, unused } use = Use::resident;
+// A class of tensors and what there is of it.
+struct TensorClass {
+    std::string name;  // "attention", "routed experts"
+    Home home = Home::dense;
+    uint64_t tensors = 0, bytes = 0;
 };
 
-struct Account {
-    std::vector<AccountClass> classes;  // in the description's order, unused ones last
-    std::vector<std::string> notes;     // one line an unused class
+struct CheckedTensors {
+    std::vector<TensorClass> classes;  // by home, then in the description's order
+    std::vector<std::string> notes;    // one line per unused class
 };
 
-// Holds the checkpoint against the description: every tensor needed is there, of an accepted dtype
-// and the exact shape; every tensor there is needed or known to be unused. Errors name tensor,
-// found and expected. Adds every expert to `experts` and fills `weights.tables`.
-Result<Account> check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
-                              const ModelDescription& model, const std::vector<TensorSpec>& specs,
-                              Weights& weights, ExpertMap& experts);
+// Compares the checkpoint with the description: every tensor that the model needs is there, of an
+// accepted dtype and the exact shape; every tensor that is there is needed or known to be unused.
+// Errors name the tensor, what was found and what was expected. Adds every expert to `experts` and
+// fills `weights.tables`.
+Result<CheckedTensors> check_tensors(const Checkpoint& checkpoint, const ModelConfig& config,
+                                     const ModelDescription& model,
+                                     const std::vector<TensorSpec>& specs, Weights& weights,
+                                     ExpertMap& experts);
 
 }  // namespace sluice

@@ -8,9 +8,10 @@ namespace sluice::deepseek_v41 {
 
 namespace {
 
-constexpr uint64_t tile = 32;  // of FP8 scales, both ways; of FP4 and row scales, along the row
+// Values per scale: FP8 weights in both directions, FP4 weights and table rows along the row.
+constexpr uint64_t tile = 32;
 
-// Collects specs under one name prefix and class.
+// Collects the specs of tensors that share a name prefix and a class.
 class Walk {
  public:
     explicit Walk(std::vector<TensorSpec>& specs) : specs_(specs) {}
@@ -112,11 +113,11 @@ void walk_attention(Walk& walk, const ModelConfig& c, int32_t layer, LayerWeight
 
 void walk_engram(Walk& walk, const ModelConfig& c, size_t which, LayerWeights& w) {
     EngramWeights& e = w.engram.emplace();
-    walk.of("engram projection");
+    walk.of("Engram projections");
     walk.matrix("engram.wkv", e.wkv, (c.hc + 1) * c.hidden, c.engram_columns() * c.engram_dim);
     walk.matrix("engram.q_weight", e.q_weight, c.hc, c.hidden);
     walk.matrix("engram.k_weight", e.k_weight, c.hc, c.hidden);
-    walk.of("engram tables", Home::table);
+    walk.of("Engram tables", Home::table);
     const uint64_t rows = static_cast<uint64_t>(c.engram_rows[which]);
     const uint64_t dim = static_cast<uint64_t>(c.engram_dim);
     walk.add("engram.embed.weight", Storage::fp8, {rows, dim}, {});
@@ -127,7 +128,7 @@ void walk_ffn(Walk& walk, const ModelConfig& c, LayerWeights& w) {
     walk.of("router");
     walk.matrix("ffn.gate.weight", w.gate, c.experts, c.hidden);
     walk.vector("ffn.gate.bias", w.gate_bias, c.experts);
-    walk.of("router bias of images", Home::unused);
+    walk.of("router bias for images", Home::unused);
     walk.add("ffn.gate.bias_vl", Storage::f32, {static_cast<uint64_t>(c.experts)}, {});
     walk.of("shared experts");
     walk.matrix("ffn.shared_experts.w1", w.shared_w1, c.moe_hidden, c.hidden);
@@ -141,7 +142,7 @@ std::vector<TensorSpec> describe(const ModelConfig& c, Weights& weights) {
     std::vector<TensorSpec> specs;
     Walk walk(specs);
     weights.layers.assign(c.layers, {});
-    for (int32_t layer = 0; layer < c.layers; layer++) {
+    for (int32_t layer = 0; layer < c.layers; ++layer) {
         LayerWeights& w = weights.layers[layer];
         walk.in(cat("layers.", layer, "."));
         walk.of("hyper-connections");
@@ -151,7 +152,7 @@ std::vector<TensorSpec> describe(const ModelConfig& c, Weights& weights) {
         walk.vector("attn_norm.weight", w.attn_norm, c.hidden);
         walk.vector("ffn_norm.weight", w.ffn_norm, c.hidden);
         walk_attention(walk, c, layer, w);
-        for (size_t which = 0; which < c.engram_layers.size(); which++) {
+        for (size_t which = 0; which < c.engram_layers.size(); ++which) {
             if (c.engram_layers[which] == layer) walk_engram(walk, c, which, w);
         }
         walk_ffn(walk, c, w);

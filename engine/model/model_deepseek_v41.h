@@ -1,4 +1,4 @@
-// DeepSeek-V4.1 for text: its config, its tensors.
+// DeepSeek-V4.1, text only: its config.json and its tensors (deepseek-v41.md sections 1 and 2).
 #pragma once
 
 #include "engine/model/model.h"

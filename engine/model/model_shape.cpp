@@ -15,7 +15,7 @@ std::string list(const std::vector<int64_t>& items) {
     return "[" + out + "]";
 }
 
-// Which layer does what.
+// The roles of the layers.
 struct Layers {
     std::vector<int64_t> ratios, kv_sources, index_sources, engram;
     int candidate_source = -1;
@@ -23,7 +23,7 @@ struct Layers {
 
 Layers layers_of(const ModelShape& s) {
     Layers out;
-    for (int layer = 0; layer < s.layers; layer++) {
+    for (int layer = 0; layer < s.layers; ++layer) {
         int released = layer < 2 ? 0 : layer < 20 ? 2 : 1;
         out.ratios.push_back(s.release_layers ? released : layer == 0 ? 0 : 2);
     }
@@ -66,12 +66,12 @@ std::string size_fields(const ModelShape& s) {
            field("sliding_window", s.window);
 }
 
-// Rows of each Engram table: the sums of consecutive primes.
+// The number of rows of each Engram table: the sum of its primes.
 std::vector<int64_t> engram_rows(const ModelShape& s, size_t tables) {
     auto columns = static_cast<size_t>((s.engram_ngram - 1) * s.engram_heads);
     auto primes = primes_from(s.engram_vocab, columns * tables);
     std::vector<int64_t> rows(tables, 0);
-    for (size_t i = 0; i < primes.size(); i++) rows[i / columns] += primes[i];
+    for (size_t i = 0; i < primes.size(); ++i) rows[i / columns] += primes[i];
     return rows;
 }
 
@@ -96,8 +96,7 @@ std::vector<std::string> shape_names() {
 
 Result<std::string> shape_config(const std::string& name) {
     if (name == flash_name) return config_text(flash_shape(), flash_vocabulary());
-    return fail(Code::usage,
-                cat("no shape is called \"", printable(name), "\"; known: ", flash_name));
+    return fail(Code::usage, cat("unknown shape \"", printable(name), "\"; known: ", flash_name));
 }
 
 std::string config_text(const ModelShape& s, const Vocabulary& v) {

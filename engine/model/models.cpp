@@ -1,5 +1,4 @@
-#include <algorithm>
-
+// Source of model.h: find_model(), over the table of known models.
 #include "engine/model/model.h"
 #include "engine/model/model_deepseek_v41.h"
 #include "io/text.h"
@@ -26,8 +25,8 @@ Result<const ModelDescription*> find_model(std::string_view model_type) {
         if (model.model_type == model_type) return &model;
         known += cat(known.empty() ? "" : ", ", model.model_type);
     }
-    return fail(Code::unsupported, cat("model_type \"", printable(model_type),
-                                       "\" is not known here; known: ", known));
+    return fail(Code::unsupported,
+                cat("model_type \"", printable(model_type), "\" is unknown; known: ", known));
 }
 
 }  // namespace sluice

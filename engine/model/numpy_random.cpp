@@ -1,8 +1,6 @@
-// numpy's default generator: SeedSequence, PCG64 and its bounded draw.
+#include "engine/model/numpy_random.h"
 
 #include <array>
-
-#include "engine/model/engram_hash.h"
 
 namespace sluice {
 namespace {
@@ -13,7 +11,7 @@ constexpr uint128 make128(uint64_t high, uint64_t low) {
     return static_cast<uint128>(high) << 64 | low;
 }
 
-// Stirs a seed into four 64-bit words.
+// SeedSequence: mixes a seed into four 64-bit words.
 std::array<uint64_t, 4> seed_words(uint64_t seed) {
     uint32_t constant = 0x43b0d7e5;
     auto hash = [&](uint32_t v) {
@@ -29,14 +27,14 @@ std::array<uint64_t, 4> seed_words(uint64_t seed) {
     std::array<uint32_t, 4> pool{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), 0,
                                  0};
     for (uint32_t& word : pool) word = hash(word);
-    for (size_t source = 0; source < 4; source++) {
-        for (size_t target = 0; target < 4; target++) {
+    for (size_t source = 0; source < 4; ++source) {
+        for (size_t target = 0; target < 4; ++target) {
             if (target != source) pool[target] = mix(pool[target], hash(pool[source]));
         }
     }
     std::array<uint64_t, 4> words{};
     constant = 0x8b51f9dd;
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 8; ++i) {
         uint32_t v = pool[i % 4] ^ constant;
         constant *= 0x58f38ded;
         v *= constant;
@@ -75,8 +73,8 @@ std::vector<uint64_t> numpy_integers(uint64_t seed, uint64_t bound, size_t count
     Pcg64 generator(seed);
     std::vector<uint64_t> draws;
     while (draws.size() < count) {
-        // The high half of number * bound is uniform once the draws that would make it uneven,
-        // those with a low half under the threshold, are taken again.
+        // The high half of number * bound is uniform if numbers whose low half is below the
+        // threshold are drawn again.
         uint128 product = static_cast<uint128>(generator.next()) * bound;
         if (static_cast<uint64_t>(product) < bound) {
             const uint64_t threshold = -bound % bound;

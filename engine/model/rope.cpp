@@ -8,9 +8,10 @@ namespace sluice {
 
 std::vector<float> rope_frequencies(double base, int32_t dim) {
     std::vector<float> frequencies(dim / 2);
-    for (int32_t i = 0; i < dim / 2; i++) {
+    for (int32_t i = 0; i < dim / 2; ++i) {
         const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
-        // The power is rounded to fp32 once; computed in double, so that no libm decides it.
+        // Computed in double and rounded to fp32 once, so that the result is the same with any
+        // libm.
         const double power = std::pow(static_cast<double>(static_cast<float>(base)), exponent);
         frequencies[i] = 1.0f / static_cast<float>(power);
     }
@@ -26,7 +27,7 @@ std::vector<float> yarn_frequencies(double base, int32_t dim, const RopeScaling&
     const double low = std::max(std::floor(turns(scaling.beta_fast)), 0.0);
     double high = std::min(std::ceil(turns(scaling.beta_slow)), dim - 1.0);
     if (high == low) high += 0.001;
-    for (int32_t i = 0; i < dim / 2; i++) {
+    for (int32_t i = 0; i < dim / 2; ++i) {
         const float place =
             (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low);
         const float ramp = std::clamp(place, 0.0f, 1.0f);
@@ -39,9 +40,9 @@ std::vector<float> yarn_frequencies(double base, int32_t dim, const RopeScaling&
 void fill_rope(std::span<const float> frequencies, int32_t first, int32_t count, float* cos,
                float* sin) {
     const size_t half = frequencies.size();
-    for (int32_t row = 0; row < count; row++) {
+    for (int32_t row = 0; row < count; ++row) {
         const float position = static_cast<float>(std::max(first + row, 0));
-        for (size_t i = 0; i < half; i++) {
+        for (size_t i = 0; i < half; ++i) {
             const float angle = position * frequencies[i];
             cos[row * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
             sin[row * half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));

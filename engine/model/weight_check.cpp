@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t block_bytes = 4096;
 
-// A value is bad when its bits under `mask` are all ones; then, and only then, adding the lowest of
-// them carries into the bit above, which `carry` names. No branches: compilers make vectors of it.
+// A value is bad if its bits under `mask` are all ones. Exactly then, adding the lowest of them
+// carries into the next higher bit, `carry`. Without branches, so that compilers vectorise it.
 template <class T>
 struct Pattern {
     T mask, lowest, carry;
@@ -54,8 +54,8 @@ int64_t first_large_scale(const std::byte* data, uint64_t bytes) {
     const auto large = [](std::byte scale) { return scale > std::byte{scale_byte_max}; };
     uint64_t at = 0;
     for (; at + block_bytes <= bytes; at += block_bytes) {
-        std::byte largest{0};  // no branches: a vector
-        for (uint64_t i = at; i < at + block_bytes; i++) largest = std::max(largest, data[i]);
+        std::byte largest{0};  // without branches: vectorised
+        for (uint64_t i = at; i < at + block_bytes; ++i) largest = std::max(largest, data[i]);
         if (large(largest)) break;
     }
     const std::byte* found = std::find_if(data + at, data + bytes, large);
@@ -85,7 +85,7 @@ std::string bad_value_text(Storage storage, std::byte value) {
     if (storage != Storage::e8m0) return "is not finite";
     const int byte = std::to_integer<int>(value);
     if (byte == 255) return "is scale byte 255 (NaN)";
-    return cat("is scale byte ", byte, " (2^", byte - 127, "), far above that of any weight");
+    return cat("is scale byte ", byte, " (2^", byte - 127, "), far above any real weight's");
 }
 
 uint64_t value_bytes(Storage storage) {

@@ -19,15 +19,15 @@ namespace sluice {
 
 namespace {
 
-// One read; less where there is little memory for them.
+// The size of one read; smaller if there is little staging memory.
 constexpr uint64_t window_most = 4u << 20, window_least = 64u << 10;
-// Enough for a drive's queue while as many again are checked and copied; and the fewest.
+// Enough to fill a drive's queue while as many again are checked and copied; and the minimum.
 constexpr uint32_t window_slots = 24, window_slots_least = 8;
 constexpr int helpers_max = 8;
-constexpr uint64_t gap_max = 64u << 10;  // reading over a gap this size beats a new read
+constexpr uint64_t gap_max = 64u << 10;  // a gap up to this size is read over
 constexpr uint64_t place_alignment = 256;
 
-// One tensor to load, and where it goes.
+// One tensor to load, and its destination.
 struct Load {
     const TensorSpec* spec;
     const Tensor* tensor;
@@ -58,13 +58,14 @@ void close_window(Window& window, uint64_t end) {
     window.needed = static_cast<uint32_t>(std::min(aligned, size) - window.offset);
 }
 
-// In the order of the files on each drive, and all drives at once: of each the same fraction done.
+// Interleaves the windows of all drives, so that all progress by the same fraction. The windows of
+// one drive stay in file order.
 std::vector<Window> interleave(std::vector<Window> windows) {
     std::map<uint32_t, double> all, done;
     for (const Window& window : windows) all[window.file->drive()] += window.needed;
     if (all.size() < 2) return windows;
     std::vector<std::pair<double, size_t>> order;
-    for (size_t i = 0; i < windows.size(); i++) {
+    for (size_t i = 0; i < windows.size(); ++i) {
         const uint32_t drive = windows[i].file->drive();
         order.emplace_back(done[drive] / all[drive], i);
         done[drive] += windows[i].needed;
@@ -76,13 +77,13 @@ std::vector<Window> interleave(std::vector<Window> windows) {
     return out;
 }
 
-// `loads` in file order. A tensor is cut at multiples of 4 bytes, so that no value is in two
-// pieces, wherever the tensor itself begins.
+// `loads` is in file order. Tensors are cut at multiples of 4 bytes from their own beginning, so
+// that no value is split between two pieces.
 std::vector<Window> plan_windows(const std::vector<Load>& loads, const Checkpoint& checkpoint,
                                  uint64_t window_bytes) {
     std::vector<Window> windows;
     uint64_t end = 0;  // of the payload in the last window
-    for (uint32_t i = 0; i < loads.size(); i++) {
+    for (uint32_t i = 0; i < loads.size(); ++i) {
         const Tensor& tensor = *loads[i].tensor;
         const File* file = &checkpoint.shards()[tensor.shard];
         uint64_t done = 0;
@@ -126,14 +127,14 @@ Result<void> check_values(const Checkpoint& checkpoint, const File& file, const 
             "; the file is damaged; ", cure));
 }
 
-// Checks windows and copies what goes to host memory, on threads of its own: one thread is no match
-// for a drive there. Order does not matter: every byte has one place.
+// Checks windows and copies pieces to host memory, on its own threads, because one thread is slower
+// than a drive. The order does not matter: every byte has its own place.
 class Helpers {
  public:
     struct Job {
         size_t window;
         uint32_t slot;
-        const File* file;  // it was read from
+        const File* file;  // the copy it was read from
         const std::byte* data;
         Result<void> result = {};
     };
@@ -147,7 +148,7 @@ class Helpers {
                 threads_.emplace_back([this] { work(); });
             }
         } catch (const std::system_error&) {
-            // Fewer threads, or the caller's.
+            // Continue with fewer threads, or on the caller's.
         }
     }
     ~Helpers() {
@@ -171,7 +172,7 @@ class Helpers {
         }
         changed_.notify_one();
     }
-    // Finished ones; with `wait` at least one, which requires that one was given.
+    // The finished jobs; with `wait` at least one, which requires an unfinished job.
     std::vector<Job> take(bool wait) {
         std::unique_lock lock(mutex_);
         if (wait) finished_.wait(lock, [this] { return !done_.empty(); });
@@ -214,7 +215,7 @@ class Helpers {
     std::vector<std::thread> threads_;
 };
 
-// Keeps the drive busy with one pass over the files, in order.
+// Reads the files once, in order, and keeps the drives busy.
 class Loader : public ReadClient {
  public:
     Loader(const Checkpoint& checkpoint, const std::vector<Load>& loads, ReadRing& ring,
@@ -233,7 +234,7 @@ class Loader : public ReadClient {
         windows_ = interleave(plan_windows(loads_, checkpoint_, window_bytes_));
         for (const Load& load : loads_) all_ += load.tensor->bytes;
         Result<void> result = pump();
-        // The staging memory has to outlive every upload from it, and every read into it.
+        // The staging memory must outlive every upload from it and every read into it.
         auto uploaded = backend_.synchronize();
         while (reading_ > 0) {
             auto reaped = ring_.reap(true);
@@ -247,13 +248,13 @@ class Loader : public ReadClient {
     }
 
     void read_done(uint64_t tag, std::optional<Error> error) override {
-        reading_--;
+        --reading_;
         arrived_.push_back(static_cast<uint32_t>(tag));
         if (error && !error_) error_ = std::move(error);
     }
 
  private:
-    // Staging memory to slots of one window each, `own` where there is too little.
+    // Divides the staging memory into slots of one window; allocates `own` if there is too little.
     Result<void> cut_staging(PageBuffer& own) {
         uint64_t least = window_least;
         for (const File& shard : checkpoint_.shards()) {
@@ -268,7 +269,7 @@ class Loader : public ReadClient {
         window_bytes_ =
             std::min(window_most, round_down(staging_.size() / window_slots_least, least));
         const auto slots = std::min<uint64_t>(window_slots, staging_.size() / window_bytes_);
-        for (uint32_t slot = 0; slot < slots; slot++) free_.push_back(slot);
+        for (uint32_t slot = 0; slot < slots; ++slot) free_.push_back(slot);
         return {};
     }
 
@@ -288,7 +289,7 @@ class Loader : public ReadClient {
             for (uint32_t slot : arrived_) {
                 helpers.give({in_slot_[slot].window, slot, in_slot_[slot].file,
                               staging_.data() + slot * window_bytes_});
-                helping++;
+                ++helping;
             }
             arrived_.clear();
             const bool starved = reading_ == 0 && helping > 0;
@@ -296,8 +297,8 @@ class Loader : public ReadClient {
                 if (!job.result) return job.result;
                 place(windows_[job.window], job.data);
                 uploading_.emplace_back(backend_.mark_uploads(), job.slot);
-                helping--;
-                finished++;
+                --helping;
+                ++finished;
             }
             if (auto freed = free_uploaded(reading_ == 0 && helping == 0); !freed) return freed;
         }
@@ -306,7 +307,7 @@ class Loader : public ReadClient {
 
     struct Reading {
         size_t window;
-        const File* file;  // the first one asked; another copy goes on where it fails
+        const File* file;  // the first copy tried; the ring falls back to another
     };
 
     void queue(size_t window) {
@@ -315,13 +316,13 @@ class Loader : public ReadClient {
         const Window& w = windows_[window];
         const File& file = ring_.idlest_copy(*w.file);
         in_slot_[slot] = {window, &file};
-        reading_++;
+        ++reading_;
         report_.bytes += w.needed;
         ring_.queue({&file, w.offset, staging_.data() + slot * window_bytes_, w.length, w.needed,
                      this, slot});
     }
 
-    // With `wait` at least one, if there is any.
+    // Frees slots whose uploads are done; with `wait` at least one, if any is uploading.
     Result<void> free_uploaded(bool wait) {
         while (!uploading_.empty()) {
             const auto [mark, slot] = uploading_.front();
@@ -337,7 +338,7 @@ class Loader : public ReadClient {
         return {};
     }
 
-    // The engine thread's part: what only it may give to a device.
+    // Uploads and reports progress: only the engine thread may call the backend.
     void place(const Window& window, const std::byte* data) {
         for (const Piece& piece : window.pieces) {
             const Load& load = loads_[piece.load];
@@ -358,7 +359,7 @@ class Loader : public ReadClient {
     uint64_t window_bytes_ = 0;
     const LoadControl& control_;
     std::vector<uint32_t> free_, arrived_;
-    std::deque<std::pair<uint64_t, uint32_t>> uploading_;  // a mark of the backend, and the slot
+    std::deque<std::pair<uint64_t, uint32_t>> uploading_;  // the backend's mark, and the slot
     std::array<Reading, window_slots> in_slot_{};
     uint32_t reading_ = 0;
     std::optional<Error> error_;

@@ -1,7 +1,7 @@
-// The resident weights as the forward pass sees them, and how they get there.
+// The resident weights as the forward pass sees them, and how they are loaded.
 //
-// Everything stays in checkpoint precision. Mechanisms a layer lacks are empty. The memory is the
-// backend's, except the embedding, which is host memory (one row a token is used).
+// Everything stays in checkpoint precision. Parts that a layer lacks are empty. The memory is the
+// backend's, except for the embedding, which is in host memory (a token uses one row of it).
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct CompressorWeights {
 struct IndexerWeights {
     Fp8Matrix wq_b;
     Bf16Matrix weights_proj;
-    Bf16Matrix wk;  // of layers that own a compressor
+    Bf16Matrix wk;  // only in layers that own a compressor
     const bf16* k_norm = nullptr;
 };
 
@@ -66,7 +66,7 @@ struct LayerWeights {
 
 struct Weights {
     std::vector<LayerWeights> layers;
-    std::vector<RowTable> tables;  // one an Engram layer, in config order
+    std::vector<RowTable> tables;  // one per Engram layer, in config order
     const bf16* norm = nullptr;
     Bf16Matrix head;
     Bf16Matrix embedding;  // host memory
@@ -77,24 +77,23 @@ struct LoadControl {
     const std::atomic<bool>* cancel = nullptr;                  // may be null
 };
 
-uint64_t spec_bytes(const TensorSpec& spec);  // of the tensor itself
+uint64_t spec_bytes(const TensorSpec& spec);  // of the tensor, without padding
 
 struct LoadReport {
-    uint64_t bytes = 0;  // read from the drives, alignment and small gaps included
+    uint64_t bytes = 0;  // read from the drives, including alignment and small gaps
     double seconds = 0;
 };
 
-// Bytes the two homes take, padding included.
+// Bytes of all tensors with this home, including padding.
 uint64_t dense_bytes(const std::vector<TensorSpec>& specs);
 uint64_t embedding_bytes(const std::vector<TensorSpec>& specs);
 
-// Reads every dense tensor once, in file order, into one allocation of the backend, the embedding
-// into `embedding`, and sets the pointers the specs name. Refuses what cannot be a weight: FP8 NaN
-// codes, scale byte 255, BF16 and FP32 values that are not finite; the error names tensor and
-// element. `staging` is what reads go to: memory that the ring and the backend know already
-// (no page is looked up for a read, uploads run beside it). 32 MiB and more serve best; below 512
-// KiB, or 16 blocks of the coarsest drive, it is left alone and so much memory taken for the time
-// of the call.
+// Reads every dense tensor once, in file order, into one allocation of the backend, and the
+// embedding into `embedding`; sets the pointers that the specs name. Refuses values that cannot be
+// weights (weight_check.h); the error names tensor and element. Reads go to `staging`, memory that
+// is registered with the ring and the backend, so that uploads overlap with reads. 32 MiB or more
+// is best. Below 512 KiB, or 16 blocks of
+// the coarsest drive, it is not used, and the call allocates that much for itself.
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
                                 std::span<std::byte> staging, const LoadControl& control);

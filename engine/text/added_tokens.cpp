@@ -15,11 +15,11 @@ void AddedTokenFinder::add(std::string_view text, int32_t id) {
 }
 
 AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, size_t from) const {
-    for (size_t begin = from; begin < text.size(); begin++) {
+    for (size_t begin = from; begin < text.size(); ++begin) {
         if (!begins_[static_cast<uint8_t>(text[begin])]) continue;
         Match best{begin, 0, -1};
         uint32_t node = 0;
-        for (size_t at = begin; at < text.size(); at++) {
+        for (size_t at = begin; at < text.size(); ++at) {
             const auto next = edges_.find(edge(node, text[at]));
             if (next == edges_.end()) break;
             node = next->second;

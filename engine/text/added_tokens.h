@@ -1,4 +1,4 @@
-// Finds added tokens in text: the leftmost, and the longest of those that begin there.
+// Finds added tokens in text: the leftmost match, and the longest of those that begin there.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class AddedTokenFinder {
         int32_t id;  // -1: none
     };
 
-    // Requires a text that is not empty.
+    // Requires a non-empty text.
     void add(std::string_view text, int32_t id);
     bool empty() const { return ids_.size() == 1; }
     Match find(std::string_view text, size_t from) const;
@@ -26,8 +26,8 @@ class AddedTokenFinder {
     }
 
     std::unordered_map<uint64_t, uint32_t> edges_;  // (node, byte) -> node; 0 is the root
-    std::vector<int32_t> ids_{-1};                  // of the token that ends at a node
-    std::vector<bool> begins_ = std::vector<bool>(256);
+    std::vector<int32_t> ids_{-1};                  // by node: the token that ends there, or -1
+    std::vector<bool> begins_ = std::vector<bool>(256);  // bytes that begin some token
 };
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-#include <utility>
+#include "engine/text/answer_parser.h"
 
-#include "engine/text/prompt.h"
+#include <utility>
 
 namespace sluice {
 

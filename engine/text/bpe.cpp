@@ -9,7 +9,7 @@ uint64_t pair_key(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
-// Heap order: the standard heap keeps the largest on top, so "less" is "worse".
+// The order of the heap, which keeps the largest on top: "less" means "worse".
 bool worse(const Bpe::Candidate& a, const Bpe::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
 }
@@ -25,7 +25,7 @@ void Bpe::add_merge(int32_t left, int32_t right, int32_t result) {
     merges_.insert_or_assign(pair_key(left, right), Merge{next_rank_++, result});
 }
 
-// Adds the pair that starts at `left`, if it merges. Does not restore the heap order.
+// Adds the pair that starts at `left` if it merges. Does not restore the heap order.
 void Bpe::propose(Scratch& scratch, int32_t left) const {
     if (left < 0) return;
     const Symbol& symbol = scratch.symbols[static_cast<size_t>(left)];
@@ -42,11 +42,11 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>&
     symbols.clear();
     heap.clear();
     const auto count = static_cast<int32_t>(piece.size());
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < count; ++i) {
         const auto byte = static_cast<uint8_t>(piece[static_cast<size_t>(i)]);
         symbols.push_back({byte_ids_[byte], i - 1, i + 1 < count ? i + 1 : -1});
     }
-    for (int32_t i = 0; i < count; i++) propose(scratch, i);
+    for (int32_t i = 0; i < count; ++i) propose(scratch, i);
     std::make_heap(heap.begin(), heap.end(), worse);
 
     auto propose_in_order = [&](int32_t left) {
@@ -58,8 +58,8 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>&
         std::pop_heap(heap.begin(), heap.end(), worse);
         const Candidate best = heap.back();
         heap.pop_back();
-        // Either half may have merged with another neighbour since. A rank belongs to one pair
-        // alone, so what stands there now tells.
+        // Either half may have merged with another neighbour since. Ranks are unique to a pair, so
+        // the candidate is still good exactly if the pair that is there now has its rank.
         Symbol& left = symbols[static_cast<size_t>(best.at)];
         if (left.id < 0 || left.next < 0) continue;
         Symbol& right = symbols[static_cast<size_t>(left.next)];

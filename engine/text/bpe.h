@@ -1,4 +1,5 @@
-// Byte-pair merges: a piece of bytes to token ids, best rank first, leftmost among equals.
+// Byte-pair encoding: turns a piece of bytes into token ids by merging the pair with the best rank
+// first, the leftmost among equals.
 #pragma once
 
 #include <array>
@@ -9,7 +10,7 @@
 
 namespace sluice {
 
-// Filled once, then immutable and for any thread; each caller brings its own Scratch.
+// Filled once, then immutable: any thread, each with its own Scratch.
 class Bpe {
  public:
     struct Symbol {
@@ -19,7 +20,7 @@ class Bpe {
     struct Candidate {
         uint32_t rank;
         int32_t at;  // the left symbol
-        int32_t id;  // what the two become
+        int32_t id;  // of the merged token
     };
     // Memory reused from piece to piece.
     struct Scratch {
@@ -28,10 +29,11 @@ class Bpe {
     };
 
     void set_byte(uint8_t byte, int32_t id) { byte_ids_[byte] = id; }
-    // The next rank. A pair that is given again takes the new rank.
+    // Each call takes the next rank. A repeated pair takes its new rank.
     void add_merge(int32_t left, int32_t right, int32_t result);
 
-    // Appends the ids of one piece: O(n log n). Requires all 256 bytes set, piece below 2 GiB.
+    // Appends the ids of one piece, in O(n log n). Requires set_byte() for all 256 bytes and a
+    // piece below 2 GiB.
     void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
 
  private:

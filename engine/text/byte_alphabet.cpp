@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Printable Latin-1 stands for itself; the 68 others take U+0100, U+0101, ... in ascending order.
+// Printable Latin-1 bytes stand for themselves; the 68 others take U+0100, U+0101, ... in order.
 bool stands_for_itself(int byte) {
     return (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte != 0xad);
 }
@@ -18,7 +18,7 @@ struct Alphabet {
     Alphabet() {
         of_character.fill(-1);
         char32_t next = 256;
-        for (int byte = 0; byte < 256; byte++) {
+        for (int byte = 0; byte < 256; ++byte) {
             const auto i = static_cast<size_t>(byte);
             of_byte[i] = stands_for_itself(byte) ? static_cast<char32_t>(byte) : next++;
             of_character[of_byte[i]] = byte;

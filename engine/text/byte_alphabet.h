@@ -1,5 +1,5 @@
-// The byte-level alphabet of tokenizer.json: every byte has a printable character, so that any
-// bytes can be written as vocabulary strings.
+// The byte-level alphabet of tokenizer.json: a printable character for every byte, so that
+// vocabulary strings can spell any bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace sluice {
 
 char32_t byte_character(uint8_t byte);
-// "Ġthe" -> " the"; nothing if a character is outside the alphabet.
+// "Ġthe" -> " the"; nullopt if a character is outside the alphabet.
 std::optional<std::string> bytes_of_vocabulary(std::string_view text);
 
 }  // namespace sluice

@@ -10,10 +10,11 @@
 namespace sluice {
 namespace {
 
-// Hugging Face marks a lone space with this while it strips, and turns every one back to a space.
-constexpr char32_t kLoneSpace = 0xe000;
+// Stands for a lone space while white space is stripped; afterwards every such character becomes a
+// space, even one that was in the text.
+constexpr char32_t lone_space = 0xe000;
 
-// General category M: the normaliser this must equal drops spacing and enclosing marks too.
+// All of category M, so spacing and enclosing marks too, as Hugging Face's StripAccents has it.
 bool is_mark(char32_t c) {
     const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
     return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
@@ -26,7 +27,7 @@ bool is_white_space(char32_t c) {  // Unicode White_Space
            c == 0x205f || c == 0x3000;
 }
 
-// NFD of NFKC is NFKD: composing and taking apart again changes nothing.
+// NFD of NFKC is NFKD: composing in between changes nothing.
 std::vector<char32_t> decompose(std::string_view text) {
     std::vector<utf8proc_int32_t> buffer(text.size() * 4 + 32);
     const auto options =
@@ -49,18 +50,19 @@ std::string normalise_for_engram(std::string_view text) {
     std::vector<char32_t> kept;
     for (char32_t c : decompose(text)) {
         if (is_mark(c)) continue;
-        // One character to one: the only letter with a longer lowercase, U+0130, was decomposed.
+        // Always one character: U+0130, the only letter with a longer lowercase, is decomposed
+        // here.
         c = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
         const bool space = c == ' ' || c == '\t' || c == '\r' || c == '\n';
         if (space && !kept.empty() && kept.back() == ' ') continue;
         kept.push_back(space ? U' ' : c);
     }
-    if (kept.size() == 1 && kept[0] == ' ') kept[0] = kLoneSpace;
+    if (kept.size() == 1 && kept[0] == ' ') kept[0] = lone_space;
     const auto solid = [](char32_t c) { return !is_white_space(c); };
     const auto begin = std::find_if(kept.begin(), kept.end(), solid);
     const auto end = std::find_if(kept.rbegin(), std::make_reverse_iterator(begin), solid).base();
     std::string out;
-    for (auto at = begin; at != end; ++at) append_utf8(out, *at == kLoneSpace ? U' ' : *at);
+    for (auto at = begin; at != end; ++at) append_utf8(out, *at == lone_space ? U' ' : *at);
     return out;
 }
 

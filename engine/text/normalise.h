@@ -1,4 +1,5 @@
-// The text normalisation under which tokens share an Engram number.
+// The text normalisation of Engram: tokens whose texts become equal share a compressed id
+// (deepseek-v41.md section 3.8).
 #pragma once
 
 #include <string>
@@ -6,8 +7,9 @@
 
 namespace sluice {
 
-// NFKC, NFD, combining marks removed, lowercase, runs of space, tab, CR and LF to one space, white
-// space stripped at both ends (a lone space stays). Requires UTF-8. May be empty.
+// NFKC, NFD, marks removed (all of Unicode category M), lowercase, runs of space, tab, CR and LF
+// replaced by one space, white space stripped at both ends (a lone space stays). Requires UTF-8.
+// The result may be empty.
 std::string normalise_for_engram(std::string_view text);
 
 }  // namespace sluice

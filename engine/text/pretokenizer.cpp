@@ -29,7 +29,7 @@ Result<SplitRegex> parse_split(const Json& node) {
 Result<void> check_byte_level(const Json& node) {
     auto known = expect_members(node, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
     if (!known) return known;
-    // Both default to true where the writer left them out.
+    // Both default to true when missing.
     return expect_false(node, {"add_prefix_space", "use_regex"});
 }
 
@@ -43,7 +43,7 @@ Result<PreTokenizer> PreTokenizer::parse(const Json& description) {
         if (auto known = expect_members(description, {"type", "pretokenizers"}); !known)
             return tl::unexpected(std::move(known).error());
         const Json list = description["pretokenizers"];
-        for (size_t i = 0; i < list.size(); i++) steps.push_back(list.at(i));
+        for (size_t i = 0; i < list.size(); ++i) steps.push_back(list.at(i));
     } else {
         steps.push_back(description);
     }
@@ -77,7 +77,7 @@ void PreTokenizer::split(std::string_view text, std::vector<std::string_view>& p
         text.remove_prefix(valid);
         if (text.empty()) break;
         const size_t broken = utf8_at(text, 0).bytes;
-        for (size_t i = 0; i < broken; i++) pieces.push_back(text.substr(i, 1));
+        for (size_t i = 0; i < broken; ++i) pieces.push_back(text.substr(i, 1));
         text.remove_prefix(broken);
     }
 }

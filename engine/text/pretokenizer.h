@@ -1,4 +1,4 @@
-// The pre_tokenizer of tokenizer.json: text to the pieces that merges do not cross.
+// The pre_tokenizer of tokenizer.json: splits text into pieces, whose borders merges do not cross.
 #pragma once
 
 #include <string_view>
@@ -13,13 +13,13 @@ namespace sluice {
 // Immutable; any thread.
 class PreTokenizer {
  public:
-    // A Sequence of Split (Regex, Isolated, not inverted), each applied to the pieces of the one
-    // before, and one ByteLevel; or ByteLevel alone. ByteLevel without prefix space and without
-    // its own pattern. Anything else is unsupported, by name.
+    // Accepts ByteLevel alone (without prefix space and without a pattern of its own), or a
+    // Sequence that ends with it and begins with Splits (Regex, Isolated, not inverted), each
+    // applied to the pieces of the one before. Anything else is unsupported, by name.
     static Result<PreTokenizer> parse(const Json& description);
 
-    // Appends views into `text`, which together are `text`. Bytes that are not UTF-8 are a piece
-    // each, and the text between them is split as a text of its own.
+    // Appends views that together cover `text`. Each byte that is not UTF-8 is a piece of its own,
+    // and the text between such bytes is split as separate texts.
     void split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:

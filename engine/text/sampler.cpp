@@ -7,24 +7,23 @@
 #include <numeric>
 #include <string>
 
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
 namespace {
 
-constexpr size_t kFirstSorted = 64, kSortedGrowth = 8;
+constexpr size_t first_sorted = 64, sorted_growth = 8;
 
 std::string number(double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", value);
-    return text;
+    return formatted("{:g}", value);
 }
 
 tl::unexpected<Error> out_of_range(std::string_view field, double value, std::string_view range) {
-    return fail(Code::usage, cat(field, " ", number(value), " is out of range: ", range));
+    return fail(Code::usage, cat(field, " ", number(value), " is out of range: it ", range));
 }
 
-// splitmix64: spreads a seed over the generator's state.
+// splitmix64: expands the seed to the generator's state.
 uint64_t spread(uint64_t& seed) {
     seed += 0x9e3779b97f4a7c15;
     uint64_t z = seed;
@@ -36,18 +35,18 @@ uint64_t spread(uint64_t& seed) {
 }  // namespace
 
 Result<void> check(const SamplerOptions& options) {
-    // Written so that NaN fails every comparison.
+    // The conditions are written so that NaN fails them.
     constexpr double huge = std::numeric_limits<double>::max();
     if (!(options.temperature >= 0 && options.temperature <= huge))
-        return out_of_range("temperature", options.temperature, "0 (greedy) or more");
+        return out_of_range("temperature", options.temperature, "must be 0 (greedy) or more");
     if (options.top_k < 0)
-        return out_of_range("top_k", options.top_k, "0 (all) to the vocabulary size");
+        return out_of_range("top_k", options.top_k, "must be 0 (all) to the vocabulary size");
     if (!(options.top_p > 0 && options.top_p <= 1))
-        return out_of_range("top_p", options.top_p, "above 0, at most 1");
+        return out_of_range("top_p", options.top_p, "must be above 0 and at most 1");
     if (!(options.min_p >= 0 && options.min_p < 1))
-        return out_of_range("min_p", options.min_p, "0 to below 1");
+        return out_of_range("min_p", options.min_p, "must be 0 or more and below 1");
     if (!(options.repetition_penalty > 0 && options.repetition_penalty <= huge))
-        return out_of_range("repetition_penalty", options.repetition_penalty, "above 0");
+        return out_of_range("repetition_penalty", options.repetition_penalty, "must be above 0");
     return {};
 }
 
@@ -69,13 +68,13 @@ double Sampler::draw() {
     return static_cast<double>(result >> 11) * 0x1p-53;
 }
 
-// scores_ = logits after the penalty, which counts each id once.
+// scores_ = logits after the penalty, which is applied once per id however often it occurs.
 Result<void> Sampler::score(std::span<const float> logits, std::span<const int32_t> recent) {
     if (logits.empty()) return fail(Code::usage, "no logits to sample from");
     if (static_cast<size_t>(options_.top_k) > logits.size())
         return fail(Code::usage, cat("--top-k ", options_.top_k, ": the vocabulary has ",
                                      logits.size(), " tokens; lower it, or give 0 for all"));
-    for (size_t id = 0; id < logits.size(); id++) {
+    for (size_t id = 0; id < logits.size(); ++id) {
         if (!std::isfinite(logits[id]))
             return fail(Code::numerical,
                         cat("numerical failure: the logit of token id ", id, " at position ",
@@ -96,7 +95,7 @@ Result<void> Sampler::score(std::span<const float> logits, std::span<const int32
     return {};
 }
 
-// Makes the first `count` of order_ the best, in order: higher score first, then lower id.
+// Makes the first `count` ids of order_ the best ones, sorted: higher score, then lower id.
 void Sampler::sort_to(size_t count) {
     if (count <= sorted_) return;
     const auto place = [&](size_t i) { return order_.begin() + static_cast<std::ptrdiff_t>(i); };
@@ -109,7 +108,7 @@ void Sampler::sort_to(size_t count) {
     sorted_ = count;
 }
 
-// Probability of an id over that of the best one.
+// Probability of an id divided by that of the best one.
 double Sampler::weight(int32_t id, double best) const {
     return std::exp((scores_[static_cast<size_t>(id)] - best) / options_.temperature);
 }
@@ -117,7 +116,7 @@ double Sampler::weight(int32_t id, double best) const {
 Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> recent) {
     if (auto scored = score(logits, recent); !scored)
         return tl::unexpected(std::move(scored).error());
-    const double random = draw();  // one a step, whatever the step does with it
+    const double random = draw();  // one per step, used or not
     const auto best = std::max_element(scores_.begin(), scores_.end());  // the first of equals
     if (options_.temperature == 0) return static_cast<int32_t>(best - scores_.begin());
 
@@ -130,9 +129,9 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
         sort_to(limit);
     }
     double total = 0;
-    for (size_t i = 0; i < limit; i++) total += weight(order_[i], *best);
+    for (size_t i = 0; i < limit; ++i) total += weight(order_[i], *best);
 
-    // The prefix that top_p and min_p leave, at least the best token.
+    // The prefix that top_p and min_p keep: at least the best token.
     double kept = 0;
     size_t count = 0;
     while (count < limit) {
@@ -140,20 +139,20 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
         const double next = weight(order_[count], *best);
         if (count > 0 && (next < options_.min_p || next == 0)) break;
         kept += next;
-        count++;
+        ++count;
         if (kept >= options_.top_p * total) break;
     }
     double left = random * kept;
-    for (size_t i = 0; i + 1 < count; i++) {
+    for (size_t i = 0; i + 1 < count; ++i) {
         left -= weight(order_[i], *best);
         if (left < 0) return order_[i];
     }
     return order_[count - 1];
 }
 
-// Sorted in growing steps: most distributions end within the first.
+// Sorts in growing steps: most distributions need only the first.
 void Sampler::grow(size_t needed, size_t limit) {
-    if (needed >= sorted_) sort_to(std::min(limit, std::max(kFirstSorted, needed * kSortedGrowth)));
+    if (needed >= sorted_) sort_to(std::min(limit, std::max(first_sorted, needed * sorted_growth)));
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The next token from logits. Deterministic in (logits, options, seed, step).
+// Picks the next token from logits. The result depends only on logits, options, seed and step.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,19 @@ struct SamplerOptions {
     double repetition_penalty = 1.0;
     uint64_t seed = 0;
 };
-// Ranges: temperature >= 0, top_k 0..vocab, top_p (0, 1], min_p [0, 1), penalty > 0; NaN and
-// infinity refused. usage names the field. top_k above the vocabulary is refused by sample().
+// usage, naming the field, for values out of range: temperature >= 0, top_k >= 0, top_p (0, 1],
+// min_p [0, 1), penalty > 0; NaN and infinity are refused. sample() refuses a top_k above the
+// vocabulary size.
 Result<void> check(const SamplerOptions& options);
 
-// Penalty, temperature, top_k, top_p, min_p (of the best token's probability), in this order; ties
-// go to the lower id everywhere. Each call takes one random number, so step n of a seed is the same
-// whatever came before. Allocates in the first call only.
+// Applies penalty, temperature, top_k, top_p and min_p (relative to the best token's probability),
+// in this order; ties go to the lower id. Each call takes one random number, so step n of a seed
+// draws the same number whatever came before. Allocates in the first call only.
 class Sampler {
  public:
     explicit Sampler(const SamplerOptions& options);  // requires check(options)
-    // `recent`: the ids so far, for the penalty. A logit that is not finite: numerical, naming
-    // token position and id.
+    // `recent`: the ids so far, for the penalty. numerical, naming position and token id: a logit
+    // that is not finite.
     Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> recent);
 
  private:
@@ -41,7 +42,7 @@ class Sampler {
     SamplerOptions options_;
     uint64_t state_[4];
     std::vector<double> scores_;
-    std::vector<int32_t> order_;  // ids, the best sorted_ of them first
+    std::vector<int32_t> order_;  // ids; the first sorted_ are the best, in order
     size_t sorted_ = 0;
 };
 

@@ -1,4 +1,5 @@
-#include "engine/text/split_regex.h"
+#include "engine/text/split_pattern.h"
+
 #include "engine/text/utf8.h"
 #include "io/text.h"
 
@@ -6,11 +7,11 @@ namespace sluice {
 namespace {
 
 // Unicode White_Space, as the inside of a class.
-constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
-constexpr std::string_view kLetters =
+constexpr std::string_view spaces = R"(\t-\r\x{85}\p{Z})";
+constexpr std::string_view letters_and_digits =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
-// Walks the pattern once, copying what both engines read alike and refusing the rest.
+// Walks the pattern once, copies what both engines read alike and refuses the rest.
 class Translator {
  public:
     explicit Translator(std::string_view pattern) : pattern_(pattern) {}
@@ -57,23 +58,23 @@ class Translator {
             if (in_class && c == 'S') return refuse("escape in a class", 2);
             at_ += 2;
             if (in_class)
-                out_ += kSpaces;
+                out_ += spaces;
             else
-                out_ += cat(c == 's' ? "[" : "[^", kSpaces, "]");
+                out_ += cat(c == 's' ? "[" : "[^", spaces, "]");
             return {};
         }
         if (c == 'p' || c == 'P') return property();
         const bool known = std::string_view("rntdD").find(c) != std::string_view::npos;
-        const bool plain =
-            static_cast<unsigned char>(c) >= 0x80 || kLetters.find(c) != std::string_view::npos;
+        const bool plain = static_cast<unsigned char>(c) >= 0x80 ||
+                           letters_and_digits.find(c) != std::string_view::npos;
         if (plain && !known) return refuse("escape", 2);
         copy(2);
         return {};
     }
 
     Result<void> property() {
-        // A general category only: scripts mean Script to one engine, Script_Extensions to the
-        // other.
+        // General categories only: a script name means Script to one engine and Script_Extensions
+        // to the other.
         const size_t end = pattern_.find('}', at_);
         if (end == std::string_view::npos) return refuse("escape", 2);
         const std::string_view name = pattern_.substr(at_ + 2, end - at_ - 2);
@@ -117,15 +118,15 @@ class Translator {
         return refuse("group", 3);
     }
 
-    // {n}, {n,}, {n,m}, with a following ? at most for the last two: Oniguruma reads {n}? and
-    // {n}+ otherwise than PCRE2, and {,n} is a quantifier there alone.
+    // {n}, {n,} and {n,m}, the last two optionally followed by ?. Oniguruma reads {n}? and {n}+
+    // differently from PCRE2, and only Oniguruma takes {,n} for a quantifier.
     Result<void> counted() {
         size_t end = at_ + 1;
         size_t digits = 0, commas = 0;
         while (end < pattern_.size() && pattern_[end] != '}') {
             const char c = pattern_[end++];
             if (c == ',')
-                commas++;
+                ++commas;
             else if (c >= '0' && c <= '9')
                 digits += commas == 0;
             else

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "engine/text/split_pattern.h"
 #include "io/log.h"
 #include "io/text.h"
 
@@ -18,7 +19,7 @@ struct Deleter {
 template <class T, void (*Free)(T*)>
 using Owned = std::unique_ptr<T, Deleter<T, Free>>;
 
-constexpr size_t kJitStackStart = 32u << 10, kJitStackMax = 16u << 20;
+constexpr size_t jit_stack_start = 32u << 10, jit_stack_max = 16u << 20;
 
 }  // namespace
 
@@ -36,7 +37,7 @@ struct SplitRegex::Scratch::Impl {
 
 SplitRegex::Scratch::Scratch() : impl_(std::make_unique<Impl>()) {
     impl_->match.reset(pcre2_match_data_create(1, nullptr));
-    impl_->stack.reset(pcre2_jit_stack_create(kJitStackStart, kJitStackMax, nullptr));
+    impl_->stack.reset(pcre2_jit_stack_create(jit_stack_start, jit_stack_max, nullptr));
     impl_->context.reset(pcre2_match_context_create(nullptr));
     if (impl_->context && impl_->stack)
         pcre2_jit_stack_assign(impl_->context.get(), nullptr, impl_->stack.get());
@@ -68,7 +69,8 @@ Result<SplitRegex> SplitRegex::compile(std::string_view pattern) {
     if (empty)
         return fail(Code::unsupported,
                     cat("split pattern '", impl->pattern, "' can match an empty text"));
-    // Without JIT (an allocator that may not map executable pages) matching is slower, not other.
+    // Without JIT (where executable pages are not allowed) matching is slower, with the same
+    // result.
     impl->jit = pcre2_jit_compile(impl->code.get(), PCRE2_JIT_COMPLETE) == 0;
     return SplitRegex(std::move(impl));
 }

@@ -1,5 +1,5 @@
-// One split pattern of a pre-tokenizer, matched by PCRE2 with the meaning Hugging Face's engine
-// (Oniguruma, Unicode) gives it.
+// One split pattern of a pre-tokenizer, matched by PCRE2 with the meaning that Hugging Face's
+// engine (Oniguruma, Unicode) gives it.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,20 @@
 
 namespace sluice {
 
-// The pattern in PCRE2's words. Both engines agree on the subset accepted here: literals, escaped
-// punctuation, \r \n \t, \s \S \d \D, \p{..} and \P{..} of general categories, classes of these
-// and of ranges, groups (..) (?:..), look-ahead (?=..) (?!..), | and greedy or lazy quantifiers. \s
-// is spelled out (PCRE2 counts U+180E as a space). Anything else is unsupported, by name.
-Result<std::string> translate_split_pattern(std::string_view pattern);
-
 // Immutable; any thread, each with its own Scratch.
 class SplitRegex {
  public:
     class Scratch;
 
-    // unsupported: the pattern does not compile, or can match nothing at all.
+    // unsupported: the pattern does not compile, or can match an empty text.
     static Result<SplitRegex> compile(std::string_view pattern);
     SplitRegex(SplitRegex&&) noexcept;
     SplitRegex& operator=(SplitRegex&&) noexcept;
     ~SplitRegex();
 
-    // Behaviour "Isolated": matches and the gaps between them, in order, appended to `pieces`.
-    // Requires UTF-8. Look-around does not see past the text. If the matcher gives up (a pattern
-    // that backtracks without end), the rest is one piece, and a warning is logged.
+    // Behaviour "Isolated": appends the matches and the gaps between them to `pieces`, in order.
+    // Requires UTF-8. Look-ahead does not see past the text. If the matcher gives up (a pattern
+    // that backtracks too much), the rest is one piece, and a warning is logged.
     void split(std::string_view text, Scratch& scratch,
                std::vector<std::string_view>& pieces) const;
 
@@ -41,7 +35,7 @@ class SplitRegex {
     explicit SplitRegex(std::unique_ptr<Impl> impl);
 };
 
-// The matcher's memory, reused from call to call.
+// Memory of the matcher, reused from call to call.
 class SplitRegex::Scratch {
  public:
     Scratch();

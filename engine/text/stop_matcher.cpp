@@ -8,12 +8,12 @@ namespace sluice {
 
 namespace {
 
-// Knuth, Morris and Pratt: how far a match can go on after a mismatch.
+// Knuth, Morris and Pratt: how much of a match is still good after a mismatch.
 std::vector<size_t> borders_of(const std::string& text) {
     std::vector<size_t> borders(text.size() + 1, 0);
-    for (size_t i = 1, length = 0; i < text.size(); i++) {
+    for (size_t i = 1, length = 0; i < text.size(); ++i) {
         while (length > 0 && text[i] != text[length]) length = borders[length];
-        if (text[i] == text[length]) length++;
+        if (text[i] == text[length]) ++length;
         borders[i + 1] = length;
     }
     return borders;
@@ -28,7 +28,7 @@ Result<StopMatcher> StopMatcher::create(std::vector<std::string> stops) {
     }
     StopMatcher matcher;
     for (auto& stop : stops) {
-        if (stop.empty()) return fail(Code::usage, "--stop: an empty string stops nothing");
+        if (stop.empty()) return fail(Code::usage, "--stop: the string is empty");
         auto borders = borders_of(stop);
         matcher.states_.push_back({std::move(stop), std::move(borders), 0});
     }
@@ -44,7 +44,7 @@ std::string StopMatcher::push(std::string_view piece) {
         for (auto& state : states_) {
             while (state.length > 0 && state.stop[state.length] != c)
                 state.length = state.borders[state.length];
-            if (state.stop[state.length] == c) state.length++;
+            if (state.stop[state.length] == c) ++state.length;
             if (state.length == state.stop.size()) {
                 if (state.stop.size() > match_.size()) match_ = state.stop;
                 state.length = state.borders[state.length];

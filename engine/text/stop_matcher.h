@@ -1,8 +1,8 @@
-// Stop strings in a stream of text pieces: nothing of a stop string is ever let out, whatever the
-// pieces it comes in.
+// Finds stop strings in a stream of text pieces. No part of a stop string is ever let through,
+// however the stream is cut into pieces.
 //
-// Works on bytes, so a stop may begin or end anywhere. Of several stops the one whose match ends
-// first counts; of those that end together the longest. Linear in the text.
+// Works on bytes, so a stop string may begin or end inside a character. If several match, the one
+// that ends first counts, and the longest of those that end together. Time is linear in the text.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ namespace sluice {
 class StopMatcher {
  public:
     static constexpr size_t stops_max = 16;
-    // usage: an empty stop, or more than stops_max.
+    // usage: an empty stop string, or more than stops_max of them.
     static Result<StopMatcher> create(std::vector<std::string> stops);
 
-    // The text that may be shown now. Once stopped() it is always empty.
+    // The text that may be shown now; empty once stopped().
     std::string push(std::string_view piece);
-    // What was held back, when the stream ends without a stop.
+    // Call when the stream ends without a stop: returns what was held back.
     std::string finish();
     bool stopped() const { return !match_.empty(); }
     const std::string& match() const { return match_; }  // the stop string found
@@ -29,7 +29,7 @@ class StopMatcher {
  private:
     struct State {
         std::string stop;
-        std::vector<size_t> borders;  // of each prefix: its longest proper border
+        std::vector<size_t> borders;  // of each prefix: the length of its longest border
         size_t length = 0;            // of the prefix matched so far
     };
     std::vector<State> states_;

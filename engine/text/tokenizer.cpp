@@ -35,7 +35,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 
 namespace {
 
-// Calls `token` for what `finder` finds and `gap` for the text between.
+// Calls `token` for each match of `finder` and `gap` for the text between matches.
 template <class Gap, class Found>
 void walk(const AddedTokenFinder& finder, std::string_view text, Gap gap, Found token) {
     for (size_t done = 0; done < text.size();) {

@@ -1,4 +1,4 @@
-// Reads tokenizer.json.
+// Source of tokenizer.h: Tokenizer::load() and parse(), which read tokenizer.json.
 
 #include <memory>
 #include <string>
@@ -15,8 +15,8 @@
 namespace sluice {
 namespace {
 
-constexpr uint64_t kFileMax = 256u << 20;
-constexpr int64_t kIdMax = (1 << 24) - 1;
+constexpr uint64_t file_bytes_max = 256u << 20;
+constexpr int64_t id_max = (1 << 24) - 1;
 
 using Ids = std::unordered_map<std::string, int32_t>;
 
@@ -27,7 +27,7 @@ tl::unexpected<Error> corrupt(const Json& node, std::string_view what) {
 Result<int32_t> token_id(const Json& node) {
     const auto id = node.integer();
     if (!id) return tl::unexpected(id.error());
-    if (*id < 0 || *id > kIdMax) return corrupt(node, cat("token id ", *id, " is out of range"));
+    if (*id < 0 || *id > id_max) return corrupt(node, cat("token id ", *id, " is out of range"));
     return static_cast<int32_t>(*id);
 }
 
@@ -72,15 +72,17 @@ class TokenizerFile {
     Ids vocabulary_;
 };
 
-// A normalizer would change the text; truncation and padding the ids; another decoder the answer.
-// A post_processor adds special tokens, which encode() never does, or moves offsets.
+// A normalizer would change the text, truncation and padding would change the ids, and another
+// decoder would change the answer. A post_processor is ignored: it adds special tokens, which
+// encode() never does, or moves offsets.
 Result<void> TokenizerFile::check_root() {
     auto known =
         expect_members(root_, {"version", "truncation", "padding", "added_tokens", "normalizer",
                                "pre_tokenizer", "post_processor", "decoder", "model"});
     if (!known) return known;
     for (std::string_view name : {"truncation", "padding"}) {
-        if (!root_[name].is_null()) return unsupported_option(root_[name], "a value but null");
+        if (!root_[name].is_null())
+            return unsupported_option(root_[name], "a value other than null");
     }
     const Json normalizer = root_["normalizer"];
     if (!normalizer.is_null()) {
@@ -109,12 +111,12 @@ Result<void> TokenizerFile::check_model() {
         if (value.is_null()) continue;
         const auto text = value.string();
         if (!text) return tl::unexpected(text.error());
-        if (!text->empty()) return unsupported_option(value, "a value but null");
+        if (!text->empty()) return unsupported_option(value, "a value other than null");
     }
     if (!model_["dropout"].is_null()) {
         const auto dropout = model_["dropout"].number();
         if (!dropout) return tl::unexpected(dropout.error());
-        if (*dropout != 0) return unsupported_option(model_["dropout"], "a value but null");
+        if (*dropout != 0) return unsupported_option(model_["dropout"], "a value other than null");
     }
     if (model_.has("byte_fallback")) return expect_false(model_, {"byte_fallback"});
     return {};
@@ -154,7 +156,7 @@ Result<void> TokenizerFile::read_vocabulary() {
 Result<void> TokenizerFile::read_added_tokens() {
     const Json list = root_["added_tokens"];
     if (!list.is_array()) return corrupt(list, "expected an array");
-    for (size_t i = 0; i < list.size(); i++) {
+    for (size_t i = 0; i < list.size(); ++i) {
         if (auto done = read_added_token(list.at(i)); !done) return done;
     }
     return {};
@@ -174,8 +176,8 @@ Result<void> TokenizerFile::read_added_token(const Json& node) {
     const auto normalized = node["normalized"].boolean();
     if (!normalized) return tl::unexpected(normalized.error());
 
-    // In the vocabulary as well it must be the same token; two ids for a text, or two texts for an
-    // id, leave open which one a prompt means.
+    // An added token that is in the vocabulary too must have the same id there. With two ids for
+    // one text, or two texts for one id, it would be unclear which one a prompt means.
     const auto ordinary = vocabulary_.find(*content);
     if (ordinary != vocabulary_.end() && ordinary->second != *id)
         return corrupt(node, cat("'", printable(*content), "' has id ", *id, " here and ",
@@ -184,15 +186,15 @@ Result<void> TokenizerFile::read_added_token(const Json& node) {
     if (slot.added || (slot.present && slot.text != *content))
         return corrupt(node, cat("token id ", *id, " is also '", printable(slot.text), "'"));
     if (!impl_->added.emplace(*content, *id).second)
-        return corrupt(node, cat("'", printable(*content), "' is given twice"));
+        return corrupt(node, cat("'", printable(*content), "' appears twice"));
     slot = {*content, *content, true, true};
     (*normalized ? impl_->second : impl_->first).add(*content, *id);
     return {};
 }
 
-// Every byte needs an ordinary token: then any text can be encoded and unk_token is never used.
+// Every byte needs an ordinary token, so that any text can be encoded and unk_token is never used.
 Result<void> TokenizerFile::read_bytes() {
-    for (int byte = 0; byte < 256; byte++) {
+    for (int byte = 0; byte < 256; ++byte) {
         std::string text;
         append_utf8(text, byte_character(static_cast<uint8_t>(byte)));
         const auto found = vocabulary_.find(text);
@@ -209,12 +211,12 @@ Result<void> TokenizerFile::read_merges() {
     const Json merges = model_["merges"];
     if (!merges.is_array()) return corrupt(merges, "expected an array");
     std::string left, right;
-    for (size_t i = 0; i < merges.size(); i++) {
+    for (size_t i = 0; i < merges.size(); ++i) {
         const Json node = merges.at(i);
         if (auto done = read_merge(node, left, right); !done) return done;
         int32_t ids[3];
         const std::string texts[] = {left, right, left + right};
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; ++k) {
             const auto found = vocabulary_.find(texts[k]);
             if (found == vocabulary_.end())
                 return corrupt(node, cat("'", printable(texts[k]), "' is not in the vocabulary"));
@@ -228,7 +230,7 @@ Result<void> TokenizerFile::read_merges() {
     return {};
 }
 
-// "left right", or ["left", "right"] as newer writers have it.
+// "left right", or ["left", "right"] as newer versions write it.
 Result<void> TokenizerFile::read_merge(const Json& node, std::string& left, std::string& right) {
     if (node.is_array()) {
         if (node.size() != 2) return corrupt(node, "expected two strings");
@@ -242,7 +244,8 @@ Result<void> TokenizerFile::read_merge(const Json& node, std::string& left, std:
     if (!both) return tl::unexpected(both.error());
     const size_t space = both->find(' ');
     if (space == std::string::npos || both->find(' ', space + 1) != std::string::npos)
-        return corrupt(node, cat("'", printable(*both), "' is not two parts"));
+        return corrupt(node,
+                       cat("'", printable(*both), "' is not two parts separated by one space"));
     left = both->substr(0, space), right = both->substr(space + 1);
     return {};
 }
@@ -267,7 +270,7 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json) {
 }
 
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
-    const auto text = read_text(tokenizer_json, kFileMax);
+    const auto text = read_text(tokenizer_json, file_bytes_max);
     if (!text) return tl::unexpected(text.error());
     auto tokenizer = parse(*text);
     if (!tokenizer) {

@@ -1,5 +1,5 @@
-// What a loaded tokenizer holds. For tokenizer.cpp, which uses it, and tokenizer_file.cpp, which
-// fills it.
+// The data of a loaded tokenizer. For tokenizer_file.cpp, which fills it, and tokenizer.cpp, which
+// uses it.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@ namespace sluice {
 
 struct Tokenizer::Impl {
     struct Token {
-        std::string text;   // vocabulary string, or content of an added token
+        std::string text;   // vocabulary string, or the content of an added token
         std::string bytes;  // what it decodes to
         bool present = false;
         bool added = false;
     };
     std::vector<Token> tokens;  // by id
     std::unordered_map<std::string, int32_t> added;
-    // Added tokens that Hugging Face looks for in the raw text, and those ("normalized") that it
-    // looks for in what the others leave.
+    // Hugging Face looks for most added tokens in the raw text (`first`), and for "normalized" ones
+    // in what is left between these (`second`).
     AddedTokenFinder first, second;
     PreTokenizer pretokenizer;
     Bpe bpe;
-    // Only with ignore_merges: bytes of a whole piece -> its token.
+    // With ignore_merges only: bytes of a whole piece -> its token.
     std::unordered_map<std::string, int32_t> whole_pieces;
 
     void encode(std::string_view text, std::vector<int32_t>& ids) const;

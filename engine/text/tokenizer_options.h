@@ -1,4 +1,4 @@
-// Strictness for tokenizer.json: what is not known is refused with its path.
+// Strict reading of tokenizer.json: anything unknown is refused, with its place in the file.
 #pragma once
 
 #include <initializer_list>
@@ -10,11 +10,12 @@
 
 namespace sluice {
 
-// unsupported: "pre_tokenizer.behavior: 'Removed' is not supported".
+// An unsupported error: "pre_tokenizer.behavior: 'Removed' is not supported".
 tl::unexpected<Error> unsupported_option(const Json& node, std::string_view what);
-// The node is an object with members of these names only.
+// Requires an object with no members but these.
 Result<void> expect_members(const Json& node, std::initializer_list<std::string_view> names);
-// Each of these members is there and false: true, or left out, would change token ids.
+// Requires each of these members to be present and false: true, the default of some, would change
+// token ids.
 Result<void> expect_false(const Json& node, std::initializer_list<std::string_view> names);
 
 }  // namespace sluice

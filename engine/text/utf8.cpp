@@ -3,8 +3,8 @@
 namespace sluice {
 namespace {
 
-// What may follow a lead byte: how many bytes in all, and the range of the second one (where
-// overlong forms, surrogates and values above U+10FFFF are excluded).
+// What a lead byte announces: the total number of bytes, 0 for a byte that cannot lead, and the
+// range of the second byte (which excludes overlong forms, surrogates and values above U+10FFFF).
 struct Lead {
     int bytes;
     unsigned char low, high;
@@ -31,7 +31,7 @@ Utf8Step utf8_at(std::string_view text, size_t at) {
     if (lead.bytes == 0) return {Utf8State::broken, 1, 0};
     if (lead.bytes == 1) return {Utf8State::whole, 1, byte(0)};
     char32_t value = byte(0) & (0xffu >> (lead.bytes + 1));
-    for (int i = 1; i < lead.bytes; i++) {
+    for (int i = 1; i < lead.bytes; ++i) {
         const auto done = static_cast<size_t>(i);
         if (at + done >= text.size()) return {Utf8State::unfinished, done, 0};
         const unsigned char low = i == 1 ? lead.low : 0x80, high = i == 1 ? lead.high : 0xbf;

@@ -1,10 +1,11 @@
-#include "engine/text/tokenizer.h"
+#include "engine/text/utf8_stream.h"
+
 #include "engine/text/utf8.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
 
 }  // namespace
 
@@ -18,7 +19,7 @@ std::string Utf8Stream::push(std::string_view bytes) {
         if (step.state == Utf8State::whole)
             out.append(held_, at, step.bytes);
         else
-            out += kReplacement;
+            out += replacement;
         at += step.bytes;
     }
     held_.erase(0, at);
@@ -28,7 +29,7 @@ std::string Utf8Stream::push(std::string_view bytes) {
 std::string Utf8Stream::finish() {
     const bool cut = !held_.empty();
     held_.clear();
-    return cut ? std::string(kReplacement) : std::string();
+    return cut ? std::string(replacement) : std::string();
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "io/checksum.h"
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -42,7 +43,7 @@ class Comparison {
     }
 
     void finish() {
-        if (distances_.empty()) return problem("there is nothing to compare in it");
+        if (distances_.empty()) return problem("it has no steps to compare");
         auto middle = distances_.begin() + static_cast<ptrdiff_t>(distances_.size() / 2);
         std::nth_element(distances_.begin(), middle, distances_.end());
         report_.rel_median = *middle;
@@ -51,18 +52,14 @@ class Comparison {
                         ", is above the tolerance of ", text(trace_.rel_median)));
         }
         if (!trace_.exact && report_.rel_max > trace_.rel_max) {
-            problem(cat("logits at position ", report_.rel_max_position, " differ by ",
+            problem(cat("the logits at position ", report_.rel_max_position, " differ by ",
                         text(report_.rel_max), ", above the tolerance of ", text(trace_.rel_max)));
         }
         report_.pass = report_.failure.empty();
     }
 
  private:
-    static std::string text(double value) {
-        char buffer[32];
-        snprintf(buffer, sizeof buffer, "%.3g", value);
-        return buffer;
-    }
+    static std::string text(double value) { return formatted("{:.3g}", value); }
     void problem(const std::string& what) {
         if (report_.failure.empty()) report_.failure = what;
     }
@@ -83,20 +80,20 @@ class Comparison {
         report_.flips.push_back(
             {step.position, step.ids[0], got, logits[step.ids[0]], logits[got], margin, tie});
         if (tie) return;
-        problem(cat("position ", step.position, " chooses token ", got, " instead of ", step.ids[0],
-                    ", which led by ", text(margin)));
+        problem(cat("at position ", step.position, " the best token is ", got, " instead of ",
+                    step.ids[0], ", which led by ", text(margin)));
     }
 
     void exact(const TraceStep& step, std::span<const float> logits) {
         for (size_t i = 0; i < step.ids.size(); i++) {
             if (logits[step.ids[i]] == step.logits[i]) continue;
             return problem(cat("the logit of token ", step.ids[i], " at position ", step.position,
-                               " is not the recorded one, bit by bit"));
+                               " is not exactly the recorded one"));
         }
         if (step.logits_checksum == 0) return;
         if (checksum(logits.data(), logits.size_bytes()) != step.logits_checksum) {
             problem(cat("the logits at position ", step.position,
-                        " are not the recorded ones, bit by bit"));
+                        " are not exactly the recorded ones (checksum)"));
         }
     }
 
@@ -108,12 +105,12 @@ class Comparison {
 Result<void> check_engine(const Engine& engine, const Trace& trace) {
     if (engine.options().index_keys != trace.index_keys) {
         const bool own = trace.index_keys == IndexKeys::own;
-        return fail(Code::usage,
-                    cat("made with --index-keys ", own ? "own" : "reference", "; run with that"));
+        return fail(Code::usage, cat("recorded with --index-keys ", own ? "own" : "reference",
+                                     "; run with the same"));
     }
     const int64_t length = static_cast<int64_t>(trace.prompt.size() + trace.tokens.size());
     if (length > engine.settings().context) {
-        return fail(Code::usage, cat("needs a context of ", length, " tokens, not ",
+        return fail(Code::usage, cat("needs a context of ", length, " tokens, but this one has ",
                                      engine.settings().context, "; raise it with -c"));
     }
     const auto outside = [&](int32_t id) { return id >= engine.config().vocab; };
@@ -125,9 +122,9 @@ Result<void> check_engine(const Engine& engine, const Trace& trace) {
         }
     }
     if (known) return {};
-    return fail(Code::usage,
-                cat("of another model (", printable(trace.model),
-                    "): it has token ids beyond this one's vocabulary of ", engine.config().vocab));
+    return fail(Code::usage, cat("recorded with another model (", printable(trace.model),
+                                 "): it has token ids beyond this model's vocabulary of ",
+                                 engine.config().vocab));
 }
 
 TraceStep make_step(int32_t position, int32_t token, std::span<const float> logits, int32_t best) {
@@ -190,7 +187,7 @@ Result<Trace> record_trace(const Engine& engine, Session& session,
         const int32_t token = best_id(*logits);
         trace.steps.push_back(make_step(session.position() - 1, token, *logits, options.best));
         trace.tokens.push_back(token);
-        if (options.told && !options.told(token)) break;
+        if (options.on_token && !options.on_token(token)) break;
         if (std::find(end.begin(), end.end(), token) != end.end()) break;
         if (session.position() + 1 > engine.settings().context) break;
         logits = session.feed({&token, 1});

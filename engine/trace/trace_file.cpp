@@ -1,3 +1,4 @@
+// Source of trace.h: the part that reads and writes trace files.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,19 +36,19 @@ Result<std::vector<int32_t>> read_ids(const Json& list) {
     std::vector<int32_t> ids;
     for (int64_t id : *wide) {
         if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
-            return fail(Code::corrupt, cat(list.path(), ": ", id, " is no token id"));
+            return fail(Code::corrupt, cat(list.path(), ": ", id, " is not a token id"));
         }
         ids.push_back(static_cast<int32_t>(id));
     }
     return ids;
 }
 
-// The best ids are distinct and best first: what is compared with them rests on it.
+// The comparison relies on best ids that are distinct and best first.
 Result<void> check_best(const Json& json, const TraceStep& step) {
     for (size_t i = 1; i < step.ids.size(); i++) {
         const auto place = step.ids.begin() + static_cast<ptrdiff_t>(i);
         if (std::find(step.ids.begin(), place, *place) != place) {
-            return fail(Code::corrupt, cat(json.path(), ".top_ids: ", *place, " is there twice"));
+            return fail(Code::corrupt, cat(json.path(), ".top_ids: ", *place, " appears twice"));
         }
         if (step.logits[i] <= step.logits[i - 1]) continue;
         return fail(Code::corrupt,
@@ -65,14 +66,14 @@ Result<void> read_best(const Json& json, TraceStep& step) {
     if (ids->empty() || !logits.is_array() || logits.size() != ids->size()) {
         return fail(
             Code::corrupt,
-            cat(json.path(), ": top_ids and top_logits have to be lists of one length, not empty"));
+            cat(json.path(), ": top_ids and top_logits must be lists of equal length, not empty"));
     }
     step.ids = std::move(*ids);
     for (size_t i = 0; i < logits.size(); i++) {
         auto value = logits.at(i).number();
         if (!value) return tl::unexpected(value.error());
         if (std::abs(*value) > std::numeric_limits<float>::max()) {
-            return fail(Code::corrupt, cat(logits.at(i).path(), ": beyond every logit"));
+            return fail(Code::corrupt, cat(logits.at(i).path(), ": outside the range of fp32"));
         }
         step.logits.push_back(static_cast<float>(*value));
     }
@@ -85,12 +86,12 @@ Result<int32_t> read_position(const Json& json) {
     if (*position >= 0 && *position <= std::numeric_limits<int32_t>::max()) {
         return static_cast<int32_t>(*position);
     }
-    return fail(Code::corrupt, cat(json["pos"].path(), ": ", *position, " is no position"));
+    return fail(Code::corrupt, cat(json["pos"].path(), ": ", *position, " is not a position"));
 }
 
 enum class Of { prompt, answer };
 
-// The token of an answer's step may be left out; a prompt's step chooses none: absent, or -1.
+// An answer's step may omit its token. A prompt step chooses none: the field is absent or -1.
 Result<void> read_token(const Json& json, Of of, TraceStep& step) {
     if (!json.has("token")) return {};
     auto token = json["token"].integer();
@@ -98,10 +99,10 @@ Result<void> read_token(const Json& json, Of of, TraceStep& step) {
     const std::string path = json["token"].path();
     if (of == Of::prompt) {
         if (*token == -1) return {};
-        return fail(Code::corrupt, cat(path, ": ", *token, ", but a step of a prompt has none"));
+        return fail(Code::corrupt, cat(path, ": ", *token, ", but a prompt step has no token"));
     }
     if (*token < 0 || *token > std::numeric_limits<int32_t>::max()) {
-        return fail(Code::corrupt, cat(path, ": ", *token, " is no token id"));
+        return fail(Code::corrupt, cat(path, ": ", *token, " is not a token id"));
     }
     step.token = static_cast<int32_t>(*token);
     return {};
@@ -127,7 +128,7 @@ Result<TraceStep> read_step(const Json& json, bool exact, Of of) {
 
 Result<void> require_list(const Json& json) {
     if (json.is_array()) return {};
-    return fail(Code::corrupt, cat(json.path(), ": is not a list"));
+    return fail(Code::corrupt, cat(json.path(), ": must be a list"));
 }
 
 Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact, Of of) {
@@ -141,7 +142,7 @@ Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact, Of of) {
     return steps;
 }
 
-// What a draft head proposed: not compared here, but of a file that is whole.
+// What a draft head proposed: not compared here, but checked to be whole.
 Result<void> check_draft(const Json& draft) {
     if (auto position = read_position(draft); !position) return tl::unexpected(position.error());
     auto ids = read_ids(draft["ids"]);
@@ -161,7 +162,7 @@ Result<void> check_draft(const Json& draft) {
     return {};
 }
 
-// What the prompt was made of and what a draft head proposed: checked where they are.
+// The conversation that the prompt encodes and a draft head's proposals: checked if present.
 Result<void> check_notes(const Json& root) {
     const Json messages = root["messages"], drafts = root["drafts"];
     for (const char* key : {"messages", "drafts"}) {
@@ -186,19 +187,20 @@ Result<void> check_notes(const Json& root) {
                 cat("mode: \"", printable(*mode), "\" is neither \"chat\" nor \"thinking\""));
 }
 
-// Greedy: each token is the best of its step. Which of equals is best, programs disagree on.
+// Greedy: each token has the highest logit of its step; among equals it may be any.
 Result<void> check_chosen(const Trace& trace) {
     for (size_t i = 0; i < trace.steps.size(); i++) {
         const TraceStep& step = trace.steps[i];
         const auto at = std::find(step.ids.begin(), step.ids.end(), trace.tokens[i]);
         if (at != step.ids.end() && step.logits[at - step.ids.begin()] == step.logits[0]) continue;
-        return fail(Code::corrupt, cat("steps[", i, "].top_ids: ", step.ids[0],
-                                       " is the best, but tokens[", i, "] is ", trace.tokens[i]));
+        return fail(Code::corrupt,
+                    cat("steps[", i, "].top_ids: ", step.ids[0], " is the best id, but tokens[", i,
+                        "] is ", trace.tokens[i]));
     }
     return {};
 }
 
-// Every step stands where its logits come from: the prompt's last position, then the tokens'.
+// Every step has the position of its logits: the prompt's last, then those of the tokens.
 Result<void> check_places(const Trace& trace) {
     if (trace.prompt.empty()) return fail(Code::corrupt, "prompt: is empty");
     if (trace.steps.size() != trace.tokens.size()) {
@@ -233,7 +235,9 @@ Result<void> read_tolerance(const Json& root, Trace& trace) {
                                std::pair("logits_rel_max", &trace.rel_max)}) {
         auto number = tolerance[name].number();
         if (!number) return tl::unexpected(number.error());
-        if (*number < 0) return fail(Code::corrupt, cat(tolerance[name].path(), ": below 0"));
+        if (*number < 0) {
+            return fail(Code::corrupt, cat(tolerance[name].path(), ": must not be below 0"));
+        }
         *value = *number;
     }
     return {};
@@ -321,7 +325,9 @@ Result<Trace> read_trace(const std::filesystem::path& path) {
     auto trace = root ? read_json(*root) : tl::unexpected(root.error());
     if (!trace) {
         Error error = trace.error();
-        if (error.code == Code::corrupt) error.message += "; it is damaged: get the trace again";
+        if (error.code == Code::corrupt) {
+            error.message += "; the file is damaged: get the trace again";
+        }
         return within(printable(path.string()), std::move(error));
     }
     trace->name = path.filename().string();
@@ -360,7 +366,7 @@ Result<std::vector<std::filesystem::path>> find_traces(const std::vector<std::st
             if (entry.path().extension() == ".json") inside.push_back(entry.path());
         }
         if (inside.empty()) {
-            return fail(Code::not_found, cat(printable(text), ": no traces (*.json) in it"));
+            return fail(Code::not_found, cat(printable(text), ": contains no traces (*.json)"));
         }
         std::sort(inside.begin(), inside.end());
         found.insert(found.end(), inside.begin(), inside.end());

@@ -2,7 +2,7 @@
 //
 // One task is a query and up to 16 heads, which are the lanes of all arithmetic between the two
 // matrix products. Keys pass through once for the scores and once for the values, four heads at a
-// time, out of L2: a query's keys are some 640 rows of 1 KiB.
+// time, out of L2: a query has about 640 keys of 1 KiB.
 #pragma once
 
 #include <omp.h>
@@ -19,25 +19,26 @@ constexpr int32_t attention_heads = 16;
 struct AttentionScratch {
     float* q;          // [16][width]
     float* tile;       // [4][width]
-    float* p;          // [keys, to a multiple of 4][16]: scores, then bf16(P)
-    const bf16** key;  // [keys, to a multiple of 4]
+    float* p;          // [keys, rounded up to 4][16]: scores, then bf16(P)
+    const bf16** key;  // [keys, rounded up to 4]
 
     static size_t bytes(int64_t width, int64_t keys_max) {
         return (20 * width + 16 * keys_max) * sizeof(float) + keys_max * sizeof(bf16*);
     }
     static AttentionScratch place(void* memory, int64_t width, int64_t keys_max) {
-        float* at = (float*)memory;
+        float* at = reinterpret_cast<float*>(memory);
         return {at, at + 16 * width, at + 20 * width,
-                (const bf16**)(at + 20 * width + 16 * keys_max)};
+                reinterpret_cast<const bf16**>(at + 20 * width + 16 * keys_max)};
     }
 };
 
-// Fills key[] in the order of the contract; returns how many. Nulls follow up to a multiple of 4.
+// Fills key[] in the order of the contract and returns how many there are. Nulls follow up to a
+// multiple of 4.
 static int64_t list_keys(const SparseAttention& op, int64_t i, const bf16** key) {
     int64_t count = 0, p = op.position + i, dim = op.dim;
     for (int64_t j = p >= op.window ? p - op.window + 1 : 0; j <= p; ++j)
         key[count++] =
-            j >= op.position ? op.chunk + (j - op.position) * dim : op.ring + j % op.window * dim;
+            j >= op.position ? op.chunk + (j - op.position) * dim : op.buffer + j % op.window * dim;
     for (int64_t j = 0; op.compressed && j < op.k; ++j) {
         int64_t row = op.topk[i * op.k + j];
         if (row >= 0) key[count++] = op.compressed + row * dim;
@@ -59,7 +60,7 @@ static void attention_scores(const SparseAttention& op, const AttentionScratch& 
     }
 }
 
-// Scores to bf16(P), in place; returns the denominators.
+// Turns scores into bf16(P), in place; returns the denominators.
 static f32x16 attention_weights(float* p, int64_t keys, f32x16 sink) {
     f32x16 max = splat(-1e30f), sum = zero();
     for (int64_t t = 0; t < keys; ++t) {
@@ -74,12 +75,12 @@ static f32x16 attention_weights(float* p, int64_t keys, f32x16 sink) {
     return sum + exp_f32(sink - max);
 }
 
-// out[h][d .. d + 16 vectors) for four heads; the last of one vector may be cut to `left` values.
+// out[h][d .. d + 16 vectors) for four heads; a single vector may be cut to `left` values.
 template <int vectors>
 SLUICE_LANE void attention_values(bf16* out, int64_t dim, int32_t heads, const bf16* const* key,
                                   const float* p, int64_t keys, const float* den, int64_t d) {
     f32x16 sums[4][vectors] = {};
-    int left = (int)(dim - d);
+    int left = int(dim - d);
     for (int64_t t = 0; t < keys; ++t) {
         f32x16 k[vectors];
 #pragma GCC unroll 4
@@ -129,32 +130,31 @@ static void attend(const SparseAttention& op, const AttentionScratch& s, int64_t
     }
 }
 
-static void run(const SparseAttention& op, Workspace& workspace) {
-    int64_t keys_max = ((int64_t)op.window + (op.compressed ? op.k : 0) + 3) / 4 * 4;
+static void run(const SparseAttention& op, Team& team) {
+    int64_t keys_max = (int64_t(op.window) + (op.compressed ? op.k : 0) + 3) / 4 * 4;
     size_t bytes = AttentionScratch::bytes(padded_width(op.dim), keys_max);
     bytes = (bytes + 63) / 64 * 64;
-    char* memory = (char*)reserve(workspace, bytes * workspace.threads);
+    char* memory = static_cast<char*>(reserve(team, bytes * team.threads));
     if (!memory) return;
-    // fewer heads a task when there are fewer tasks than threads
+    // Fewer heads per task when there are fewer tasks than threads.
     int32_t heads = attention_heads;
-    while (heads > 4 && (int64_t)op.n * ((op.heads + heads - 1) / heads) < workspace.threads)
-        heads /= 2;
+    while (heads > 4 && int64_t(op.n) * ((op.heads + heads - 1) / heads) < team.threads) heads /= 2;
     int64_t groups = (op.heads + heads - 1) / heads, items = op.n * groups;
     bool small = op.n * op.heads * keys_max * op.dim <= small_work;
-#pragma omp parallel for schedule(dynamic) num_threads(workspace.threads) if (!small)
+#pragma omp parallel for schedule(dynamic) num_threads(team.threads) if (!small)
     for (int64_t item = 0; item < items; ++item) {
         auto scratch = AttentionScratch::place(memory + bytes * omp_get_thread_num(),
                                                padded_width(op.dim), keys_max);
-        int32_t head = (int32_t)(item % groups) * heads;
+        int32_t head = int32_t(item % groups) * heads;
         int32_t count = op.heads - head < heads ? op.heads - head : heads;
         attend(op, scratch, item / groups, head, count);
     }
 }
 
-static void run(const WindowStore& op, Workspace&) {
+static void run(const WindowStore& op, Team&) {
     int64_t dim = op.dim;
     for (int64_t i = op.n > op.window ? op.n - op.window : 0; i < op.n; ++i)
-        memcpy(op.ring + (op.position + i) % op.window * dim, op.chunk + i * dim,
+        memcpy(op.buffer + (op.position + i) % op.window * dim, op.chunk + i * dim,
                dim * sizeof(bf16));
 }
 

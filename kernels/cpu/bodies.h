@@ -1,4 +1,4 @@
-// All bodies and the table over them. Included once by each isa_X.cpp, which defines SLUICE_ISA.
+// All bodies and the table of them. Each isa_X.cpp defines SLUICE_ISA and includes this once.
 #pragma once
 
 #include "kernels/cpu/attention.h"
@@ -17,26 +17,9 @@ namespace sluice::cpu::SLUICE_ISA {
 
 // Each `run` is the overload for its operation.
 static const Table table = {
-    .act_quant = run,
-    .rope_requant = run,
-    .rms_norm = run,
-    .linear_fp8 = run,
-    .linear_bf16 = run,
-    .grouped_output = run,
-    .hyper_mix = run,
-    .hyper_collapse = run,
-    .hyper_expand = run,
-    .sparse_attention = run,
-    .window_store = run,
-    .compress_pool = run,
-    .index_topk = run,
-    .scale_bf16 = run,
-    .engram_gather = run,
-    .engram_gate = run,
-    .route = run,
-    .swiglu = run,
-    .routed_experts = run,
-    .combine = run,
+#define SLUICE_ENTRY(Op) .run_##Op = run,
+    SLUICE_CPU_OPS(SLUICE_ENTRY)
+#undef SLUICE_ENTRY
 };
 
 }  // namespace sluice::cpu::SLUICE_ISA

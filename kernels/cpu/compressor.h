@@ -1,5 +1,5 @@
-// CompressPool: sixteen features of all groups at a time, so that the tail of the stream may be
-// moved to the open group by the same thread that read it.
+// CompressPool: sixteen features of all groups at a time, so that the thread that read the tail of
+// the stream may move it to the open group.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -12,7 +12,7 @@ struct PooledStream {
     const float* open;
     const float* rows;
     int64_t open_rows, dim, d;
-    int left;  // features there are, 16 at most
+    int left;  // features from d on, at most 16
 
     SLUICE_LANE f32x16 fetch(const float* at, int left) {
         return left < 16 ? load_tail(at, left) : load(at);
@@ -33,12 +33,12 @@ static f32x16 pool_group(const PooledStream& kv, const PooledStream& gate, int64
     return sum;
 }
 
-static void run(const CompressPool& op, Workspace& workspace) {
-    int64_t dim = op.dim, tokens = (int64_t)op.open_rows + op.n;
+static void run(const CompressPool& op, Team& team) {
+    int64_t dim = op.dim, tokens = int64_t(op.open_rows) + op.n;
     int64_t groups = tokens / op.ratio, done = groups * op.ratio;
-#pragma omp parallel for num_threads(workspace.threads) if (op.n * dim > small_work)
+#pragma omp parallel for num_threads(team.threads) if (op.n * dim > small_work)
     for (int64_t d = 0; d < dim; d += 16) {
-        int left = dim - d < 16 ? (int)(dim - d) : 16;
+        int left = dim - d < 16 ? int(dim - d) : 16;
         PooledStream kv{op.open_kv, op.kv, op.open_rows, dim, d, left};
         PooledStream gate{op.open_gate, op.gate, op.open_rows, dim, d, left};
         for (int64_t g = 0; g < groups; ++g) {

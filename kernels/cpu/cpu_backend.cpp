@@ -1,4 +1,5 @@
-// The CPU as a Backend: memory is host memory, operations are done when run() returns.
+// Source of kernels/backend.h: the CPU backend. Memory is host memory, and operations are done when
+// run() returns.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int max_threads = 1024;
 
-struct OwnedWorkspace : Workspace {
+struct OwnedTeam : Team {
     PageBuffer memory;
     Result<void> state;
 };
@@ -32,11 +33,11 @@ const Table& table_of(CpuIsa isa) {
 class CpuBackend final : public Backend {
  public:
     CpuBackend(CpuIsa isa, int threads) : isa_(isa), table_(table_of(isa)) {
-        workspace_.threads = threads;
+        team_.threads = threads;
     }
 
     std::string name() const override {
-        int threads = workspace_.threads;
+        int threads = team_.threads;
         return std::string("cpu (") + isa_name(isa_) + ", " + std::to_string(threads) +
                (threads == 1 ? " thread)" : " threads)");
     }
@@ -61,44 +62,30 @@ class CpuBackend final : public Backend {
     void fill_zero(void* device, size_t bytes) override {
         if (bytes > 0) std::memset(device, 0, bytes);
     }
-    Result<void> synchronize() override { return workspace_.state; }
+    Result<void> synchronize() override { return team_.state; }
 
-    using Backend::run;  // the chains, as the sum of their parts
-    void run(const ActQuant& op) override { table_.act_quant(op, workspace_); }
-    void run(const RopeRequant& op) override { table_.rope_requant(op, workspace_); }
-    void run(const RmsNorm& op) override { table_.rms_norm(op, workspace_); }
-    void run(const LinearFp8& op) override { table_.linear_fp8(op, workspace_); }
-    void run(const LinearBf16& op) override { table_.linear_bf16(op, workspace_); }
-    void run(const GroupedOutput& op) override { table_.grouped_output(op, workspace_); }
-    void run(const HyperMix& op) override { table_.hyper_mix(op, workspace_); }
-    void run(const HyperCollapse& op) override { table_.hyper_collapse(op, workspace_); }
-    void run(const HyperExpand& op) override { table_.hyper_expand(op, workspace_); }
-    void run(const SparseAttention& op) override { table_.sparse_attention(op, workspace_); }
-    void run(const WindowStore& op) override { table_.window_store(op, workspace_); }
-    void run(const CompressPool& op) override { table_.compress_pool(op, workspace_); }
-    void run(const IndexTopk& op) override { table_.index_topk(op, workspace_); }
-    void run(const ScaleBf16& op) override { table_.scale_bf16(op, workspace_); }
-    void run(const EngramGather& op) override { table_.engram_gather(op, workspace_); }
-    void run(const EngramGate& op) override { table_.engram_gate(op, workspace_); }
-    void run(const Route& op) override { table_.route(op, workspace_); }
-    void run(const Swiglu& op) override { table_.swiglu(op, workspace_); }
-    void run(const RoutedExpert& op) override { run(RoutedExpertBatch{&op, 1}); }
-    void run(const RoutedExpertBatch& op) override { table_.routed_experts(op, workspace_); }
-    void run(const Combine& op) override { table_.combine(op, workspace_); }
+    using Backend::run;  // the other composed ones, as the sum of their parts
+#define SLUICE_CALL(Op)               \
+    void run(const Op& op) override { \
+        table_.run_##Op(op, team_);   \
+    }
+    SLUICE_CPU_OPS(SLUICE_CALL)
+#undef SLUICE_CALL
 
  private:
     CpuIsa isa_;
     const Table& table_;
-    OwnedWorkspace workspace_;
+    OwnedTeam team_;
     std::vector<PageBuffer> allocations_;
 };
 
 }  // namespace
 
-void* reserve(Workspace& workspace, size_t bytes) {
-    auto& owned = static_cast<OwnedWorkspace&>(workspace);
+void* reserve(Team& team, size_t bytes) {
+    auto& owned = static_cast<OwnedTeam&>(team);
     if (owned.memory.data() && owned.memory.size() >= bytes) return owned.memory.data();
-    owned.memory = PageBuffer();  // before the larger one, so that both need not fit
+    // Freed before the larger one is taken, so that both need not fit.
+    owned.memory = PageBuffer();
     auto grown = PageBuffer::create(std::max<size_t>(round_up(bytes, 1 << 20), 1 << 20),
                                     "scratch of the CPU backend");
     if (!grown) {
@@ -113,19 +100,20 @@ void* reserve(Workspace& workspace, size_t bytes) {
 
 namespace {
 
-// OpenMP ends the program where it may not start its threads, so that is tried before: all at once,
-// for a moment. Then it starts its own, before others (of the ring) take their places.
+// OpenMP ends the program if it cannot start its threads. So starting them is tried first, all at
+// once for a moment; then OpenMP starts its own, before other threads (of the read ring) take their
+// places.
 Result<void> can_start(int threads) {
     std::atomic<bool> enough = false;
     std::vector<std::thread> started;
     Result<void> result;
     try {
-        for (int i = 1; i < threads; i++) started.emplace_back([&] { enough.wait(false); });
+        for (int i = 1; i < threads; ++i) started.emplace_back([&] { enough.wait(false); });
     } catch (const std::system_error& error) {
-        result = fail(
-            Code::device,
-            cat("cannot start ", threads, " threads: ", error.code().message(),
-                "; take fewer (-t 1), or raise ulimit -u, -v or the pids limit of the cgroup"));
+        result =
+            fail(Code::device,
+                 cat("cannot start ", threads, " threads: ", error.code().message(),
+                     "; use fewer (-t 1), or raise ulimit -u, -v or the pids limit of the cgroup"));
     }
     enough = true;
     enough.notify_all();
@@ -142,8 +130,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
     std::vector<CpuIsa> isas = cpu_isas();
     CpuIsa isa = options.isa == CpuIsa::automatic ? isas.back() : options.isa;
     if (std::find(isas.begin(), isas.end(), isa) == isas.end())
-        return fail(Code::device, std::string("this CPU cannot run instruction set ") +
-                                      isa_name(isa) + "; the best it has is " +
+        return fail(Code::device, std::string("this CPU does not support instruction set ") +
+                                      isa_name(isa) + "; the best it supports is " +
                                       isa_name(isas.back()));
     int threads =
         options.threads == 0 ? std::min(usable_cpus(), cpu::max_threads) : options.threads;
@@ -153,8 +141,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
                                      std::to_string(options.threads));
     if (threads > usable_cpus())
         log::warn_once("threads",
-                       cat(threads, " threads for ", usable_cpus(),
-                           " CPUs wait for each other; -t ", usable_cpus(), " is faster"));
+                       cat(threads, " threads share ", usable_cpus(),
+                           " CPUs and wait for each other; -t ", usable_cpus(), " is faster"));
     if (auto started = can_start(threads); !started) return tl::unexpected(started.error());
     return std::make_unique<cpu::CpuBackend>(isa, threads);
 }

@@ -1,4 +1,5 @@
-// What this CPU can run, and how many of its cores this process may use.
+// Source of kernels/backend.h: what this CPU can run, and how many of its cores this process may
+// use.
 #include <cpuid.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -15,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// CPUs of the affinity mask, however many the machine has.
+// CPUs in the affinity mask, however many the machine has.
 int affinity_cpus() {
     for (int cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
         cpu_set_t* set = CPU_ALLOC(cpus);
@@ -25,11 +26,11 @@ int affinity_cpus() {
         CPU_FREE(set);
         if (count > 0) return count;
     }
-    return std::max(1, (int)sysconf(_SC_NPROCESSORS_ONLN));
+    return std::max(1, int(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-// CPUs that one cgroup's quota pays for, rounded up; 0 for none. v2: "max 100000" or "150000
-// 100000" in cpu.max; v1: two files.
+// CPUs that the quota of one cgroup allows, rounded up; 0 without a quota. v2: "max 100000" or
+// "150000 100000" in cpu.max; v1: two files.
 int quota_of(const std::string& folder) {
     double quota = 0, period = 0;
     std::ifstream v2(folder + "/cpu.max");
@@ -40,7 +41,7 @@ int quota_of(const std::string& folder) {
         std::ifstream(folder + "/cpu.cfs_period_us") >> period;
     }
     if (!(quota > 0) || !(period > 0)) return 0;
-    return std::max(1, (int)std::min(1e6, (quota + period - 1) / period));
+    return std::max(1, int(std::min(1e6, (quota + period - 1) / period)));
 }
 
 // The tightest quota of this process's cgroup and the groups above it.
@@ -69,7 +70,7 @@ int quota_cpus() {
     return least;
 }
 
-// Eight-bit tiles, and the system's leave to use their registers in this process.
+// Eight-bit tiles, and the kernel's permission to use their registers in this process.
 bool has_amx() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     constexpr unsigned tile_and_int8 = 3u << 24;
@@ -102,7 +103,7 @@ const char* isa_name(CpuIsa isa) {
     return "unknown";
 }
 
-// __builtin_cpu_supports also asks whether the operating system saves the registers.
+// __builtin_cpu_supports also checks that the operating system saves the registers.
 std::vector<CpuIsa> cpu_isas() {
     std::vector<CpuIsa> isas = {CpuIsa::scalar};
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -18,9 +18,9 @@ SLUICE_LANE f32x16 from_e4m3(i32x16 code) {
     return from_bits(value | ((code & splat_int(0x80)) << 24));
 }
 
-static void run(const EngramGather& op, Workspace& workspace) {
-    int64_t row_blocks = op.dim / 32, blocks = (int64_t)op.n * op.columns * row_blocks;
-#pragma omp parallel for num_threads(workspace.threads) if (blocks * 32 > small_work)
+static void run(const EngramGather& op, Team& team) {
+    int64_t row_blocks = op.dim / 32, blocks = int64_t(op.n) * op.columns * row_blocks;
+#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b) {
         int64_t from = op.index[b / row_blocks] * row_blocks + b % row_blocks;
         const uint8_t* codes = op.codes + from * 32;
@@ -31,23 +31,23 @@ static void run(const EngramGather& op, Workspace& workspace) {
     }
 }
 
-// Sum of (h * w) * key, dot of 16. The products are not exact: nothing is fused.
+// Sum of (h * w) * key, dot of 16. The products are not exact, so nothing is fused.
 static float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* key, int64_t dim) {
     f32x16 sum = zero();
     int64_t d = 0;
     for (; d + 16 <= dim; d += 16)
         sum = sum + load(h + d) * (load(q + d) * load(k + d)) * load(key + d);
-    int left = (int)(dim - d);
+    int left = int(dim - d);
     if (left > 0)
         sum = sum + load_tail(h + d, left) * (load_tail(q + d, left) * load_tail(k + d, left)) *
                         load_tail(key + d, left);
     return tree_sum(sum);
 }
 
-static void run(const EngramGate& op, Workspace& workspace) {
-    int64_t dim = op.dim, items = (int64_t)op.n * op.hc;
-    float inverse_root = (float)(1.0 / __builtin_sqrt((double)dim));
-#pragma omp parallel for num_threads(workspace.threads) if (items * dim > small_work)
+static void run(const EngramGate& op, Team& team) {
+    int64_t dim = op.dim, items = int64_t(op.n) * op.hc;
+    float inverse_root = float(1.0 / __builtin_sqrt(double(dim)));
+#pragma omp parallel for num_threads(team.threads) if (items * dim > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int64_t i = item / op.hc, j = item % op.hc;
         bf16* h = op.h + item * dim;
@@ -61,7 +61,7 @@ static void run(const EngramGate& op, Workspace& workspace) {
         f32x16 g = splat(sigmoid_f32(float_of(bits_of(root) | (bits_of(d) & 0x80000000u))));
         int64_t k = 0;
         for (; k + 16 <= dim; k += 16) store(h + k, load(h + k) + g * load(value + k));
-        int left = (int)(dim - k);
+        int left = int(dim - k);
         if (left > 0)
             store_tail(h + k, load_tail(h + k, left) + g * load_tail(value + k, left), left);
     }

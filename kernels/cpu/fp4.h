@@ -1,19 +1,19 @@
-// Linear with an FP4 weight, in exact block integers (RoutedExpert in kernels/ops.h).
+// Linear with an FP4 weight, in exact integers per block (RoutedExpert in kernels/ops.h).
 //
 // An activation is an integer of 18 bits and a sign. It is cut once into digits small enough for
-// the integer multiply-add of the instruction set; the weights go in as they lie, looked up from
-// their nibbles.
+// the integer multiply-add of the instruction set. Weights are used as stored: their nibbles are
+// looked up.
 //
-//   avx2, avx512   three signed base-256 digits. Even and odd columns of a block lie apart, as the
-//                  low and high nibbles do. Weights are made unsigned by adding 12 to twice their
+//   avx2, avx512   three signed base-256 digits. Even and odd columns of a block are apart, as the
+//                  low and high nibbles are. Weights are made unsigned by adding 12 to twice their
 //                  value, so a block subtracts its bias, 12 * (sum of its activations). avx2 holds
-//                  the last digit, within +-4, times 16: its sums then weigh 4096, a 16-bit factor.
+//                  the last digit, within +-4, times 16: its sums then count 4096, a 16-bit factor.
 //   scalar         two 16-bit digits, base 1024, in column order; no bias.
 //
 // A group is what one step handles: four vectors of codes, transposed by the additions that reduce
-// them, so that scales are applied to all its blocks at once. One row of activations streams the
-// codes past digits that stay in L1; several share the looked-up weights of a group, whose digits
-// stay in L1 while they pass over a panel of weight rows.
+// them, so that the scales of all its blocks are applied at once. With one row of activations, the
+// codes stream past digits that stay in L1. Several rows share the looked-up weights of a group,
+// and their digits stay in L1 while they pass over a panel of weight rows.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -31,13 +31,14 @@ constexpr int32_t blocks_per_vector = 1;
 constexpr int32_t vectors_per_group = blocks_per_vector == 1 ? 1 : 4;
 constexpr int32_t group_blocks = blocks_per_vector * vectors_per_group;
 
-// Rows of activations in digits. Blocks past a row's end, up to a whole group, are all zero.
-constexpr int64_t digit_stride = blocks_per_vector == 1 ? 128 : 96;  // bytes of a block
+// Rows of activations as digits. Blocks past a row's end, up to a whole group, are all zero.
+constexpr int64_t digit_stride = blocks_per_vector == 1 ? 128 : 96;  // bytes per block
 struct DigitRows {
     int8_t*
-        digits;     // [rows][blocks][digit_stride], by vector of codes: d0 even, d0 odd, d1 even...
-    int32_t* bias;  // [rows][blocks]
-    float* scale;   // [rows][blocks], 2^(byte - 137) or NaN
+        // [rows][blocks][digit_stride], per vector of codes: d0 even, d0 odd, d1 even...
+        digits;
+    int32_t* bias;   // [rows][blocks]
+    float* scale;    // [rows][blocks], 2^(byte - 137) or NaN
     int64_t blocks;  // a multiple of 16
 
     DigitRows from(int64_t row) const {
@@ -49,10 +50,10 @@ struct DigitRows {
 // 2^(byte - 127 - 10), NaN for 255.
 SLUICE_LANE float activation_scale(uint8_t byte) {
     if (byte == 255) return float_of(0x7fc00000u);
-    return byte > 10 ? float_of((uint32_t)(byte - 10) << 23) : float_of(1u << (byte + 12));
+    return byte > 10 ? float_of(uint32_t(byte - 10) << 23) : float_of(1u << (byte + 12));
 }
 
-// Cuts block b, 32 E4M3 codes, of the first of `rows`.
+// Cuts block b, 32 E4M3 codes, of the first of `rows` into digits.
 SLUICE_LANE void cut_block(const DigitRows& rows, int64_t b, const uint8_t* codes,
                            uint8_t scale_byte) {
     int32_t sum = 0;
@@ -60,39 +61,39 @@ SLUICE_LANE void cut_block(const DigitRows& rows, int64_t b, const uint8_t* code
     constexpr int32_t stride = blocks_per_vector * 16;
     constexpr int32_t last_factor = blocks_per_vector == 2 ? 16 : 1;
     int8_t* block = rows.digits + b / blocks_per_vector * (6 * stride) + b % blocks_per_vector * 16;
-    for (int32_t odd = 0; odd < 2; odd++) {
+    for (int32_t odd = 0; odd < 2; ++odd) {
         int8_t* to = block + odd * stride;
-        for (int32_t i = 0; i < 16; i++) {
+        for (int32_t i = 0; i < 16; ++i) {
             int32_t value = e4m3_to_int(codes[2 * i + odd]);
             int32_t rest = (value + 128) >> 8;
             int32_t last = (rest + 128) >> 8;
-            to[i] = (int8_t)(value - rest * 256);
-            to[2 * stride + i] = (int8_t)(rest - last * 256);
-            to[4 * stride + i] = (int8_t)(last * last_factor);
+            to[i] = int8_t(value - rest * 256);
+            to[2 * stride + i] = int8_t(rest - last * 256);
+            to[4 * stride + i] = int8_t(last * last_factor);
             sum += value;
         }
     }
 #else
-    int16_t* low = (int16_t*)rows.digits + b * 64;
-    for (int32_t i = 0; i < 32; i++) {
+    int16_t* low = reinterpret_cast<int16_t*>(rows.digits) + b * 64;
+    for (int32_t i = 0; i < 32; ++i) {
         int32_t value = e4m3_to_int(codes[i]);
         int32_t high = (value + 512) >> 10;
-        low[i] = (int16_t)(value - high * 1024);
-        low[32 + i] = (int16_t)high;
+        low[i] = int16_t(value - high * 1024);
+        low[32 + i] = int16_t(high);
     }
 #endif
     rows.bias[b] = 12 * sum;
     rows.scale[b] = activation_scale(scale_byte);
 }
 
-// Makes blocks first .. end - 1 zero, which adds nothing; first is a multiple of 16.
+// Sets blocks first .. end - 1 to zero, which adds nothing; first is a multiple of 16.
 SLUICE_LANE void clear_blocks(const DigitRows& row, int64_t first, int64_t end) {
     memset(row.digits + first * digit_stride, 0, (end - first) * digit_stride);
     memset(row.bias + first, 0, (end - first) * sizeof(int32_t));
     memset(row.scale + first, 0, (end - first) * sizeof(float));
 }
 
-// GroupWeights: a group of a row of w, looked up. load_group() takes `left` blocks, the others
+// GroupWeights: a group of a row of w, looked up. load_group() takes `left` blocks; the others
 // become weights without effect. add_group() adds the group's terms for one row of x.
 
 #if defined(__AVX512VNNI__)
@@ -105,11 +106,11 @@ struct GroupWeights {
 
 // Scales of `left` blocks, at most 16; the others become 0.
 SLUICE_LANE __m512 weight_scales(const uint8_t* scales, int64_t left) {
-    __m128i e = left >= 16 ? _mm_loadu_si128((const __m128i*)scales)
-                           : _mm_maskz_loadu_epi8((__mmask16)((1u << left) - 1), scales);
-    // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
+    __m128i e = left >= 16 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales))
+                           : _mm_maskz_loadu_epi8(__mmask16((1u << left) - 1), scales);
+    // Bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit set.
     __mmask16 special =
-        _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8((char)254));
+        _mm_cmpge_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(1)), _mm_set1_epi8(char(254)));
     __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23);
     bits = _mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(0x00400000));
     return _mm512_castsi512_ps(bits);
@@ -127,7 +128,7 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
         if (blocks >= 4)
             c = _mm512_loadu_si512(codes + 64 * v);
         else
-            c = _mm512_maskz_loadu_epi8(blocks > 0 ? ((__mmask64)1 << (16 * blocks)) - 1 : 0,
+            c = _mm512_maskz_loadu_epi8(blocks > 0 ? (__mmask64(1) << (16 * blocks)) - 1 : 0,
                                         codes + 64 * v);
         w.low[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(c, mask));
         w.high[v] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask));
@@ -190,25 +191,26 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
     GroupWeights w;
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
-        __m256i c = _mm256_loadu_si256((const __m256i*)codes + v);
+        __m256i c = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes) + v);
         w.low[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(c, mask));
         w.high[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(c, 4), mask));
     }
-    __m128i e = _mm_loadl_epi64((const __m128i*)scales);
-    // bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit
+    __m128i e = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales));
+    // Bytes 0 and 255: 2^-127 and NaN both have the mantissa's top bit set.
     __m128i less = _mm_sub_epi8(e, _mm_set1_epi8(1));
-    __m128i special = _mm_cmpeq_epi8(_mm_max_epu8(less, _mm_set1_epi8((char)254)), less);
+    __m128i special = _mm_cmpeq_epi8(_mm_max_epu8(less, _mm_set1_epi8(char(254))), less);
     __m256i top = _mm256_and_si256(_mm256_cvtepi8_epi32(special), _mm256_set1_epi32(0x00400000));
     w.scale =
         _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23), top));
     return w;
 }
 
-// Sums of two codes times two digits: 24 * 128 * 4 fits 16 bits.
+// Sums of two codes times two digits: 24 * 128 * 4 fits in 16 bits.
 SLUICE_LANE __m256i multiply_digit(__m256i low, __m256i high, const int8_t* digits) {
     return _mm256_add_epi16(
-        _mm256_maddubs_epi16(low, _mm256_load_si256((const __m256i*)digits)),
-        _mm256_maddubs_epi16(high, _mm256_load_si256((const __m256i*)digits + 1)));
+        _mm256_maddubs_epi16(low, _mm256_load_si256(reinterpret_cast<const __m256i*>(digits))),
+        _mm256_maddubs_epi16(high,
+                             _mm256_load_si256(reinterpret_cast<const __m256i*>(digits) + 1)));
 }
 SLUICE_LANE __m256i multiply(__m256i low, __m256i high, const int8_t* digits) {
     __m256i d0 = _mm256_madd_epi16(multiply_digit(low, high, digits), _mm256_set1_epi16(1));
@@ -231,7 +233,8 @@ SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows&
     __m256i sums =
         _mm256_add_epi32(_mm256_unpacklo_epi64(even, odd), _mm256_unpackhi_epi64(even, odd));
     sums = _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    __m256i exact = _mm256_sub_epi32(sums, _mm256_load_si256((const __m256i*)(x.bias + b)));
+    __m256i exact =
+        _mm256_sub_epi32(sums, _mm256_load_si256(reinterpret_cast<const __m256i*>(x.bias + b)));
     __m256 term = _mm256_mul_ps(_mm256_cvtepi32_ps(exact), _mm256_load_ps(x.scale + b));
     lanes = _mm256_add_ps(lanes, _mm256_mul_ps(term, w.scale));
 }
@@ -246,7 +249,7 @@ struct GroupWeights {
     float scale;
 };
 
-// Twice the values of the two nibbles of a byte.
+// Twice the values of a byte's two nibbles.
 struct NibbleTable {
     int16_t twice[256][2];
 };
@@ -269,12 +272,12 @@ SLUICE_LANE GroupWeights load_group(const uint8_t* codes, const uint8_t* scales,
 }
 
 SLUICE_LANE void add_group(Lanes& lanes, const GroupWeights& w, const DigitRows& x, int64_t b) {
-    const int16_t* digits = (const int16_t*)x.digits + b * 64;
+    const int16_t* digits = reinterpret_cast<const int16_t*>(x.digits) + b * 64;
     int32_t low = 0, high = 0;
     for (int i = 0; i < 32; ++i) low += w.twice[i] * digits[i];
     for (int i = 0; i < 32; ++i) high += w.twice[i] * digits[32 + i];
     float& lane = lanes.lane[b % 8];
-    lane = lane + (float)(low + high * 1024) * x.scale[b] * w.scale;
+    lane = lane + float(low + high * 1024) * x.scale[b] * w.scale;
 }
 
 #endif
@@ -286,9 +289,10 @@ SLUICE_LANE float add_lanes(const Lanes& lanes) {
 }
 
 SLUICE_LANE void prefetch_group(const uint8_t* codes) {
-    constexpr int64_t ahead = 2048;  // bytes; hides the jump to the next page on AVX2 machines
+    constexpr int64_t ahead = 2048;  // bytes; hides the step to the next page on AVX2 machines
     for (int64_t i = 0; i < group_blocks * 16; i += 64)
-        __builtin_prefetch((const void*)((uintptr_t)codes + ahead + i));
+        __builtin_prefetch(
+            reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(codes) + ahead + i));
 }
 
 // Row `row` of w times one row of activations.
@@ -307,7 +311,7 @@ static float fp4_dot(const Fp4Matrix& w, int64_t row, const DigitRows& x) {
 
 constexpr int32_t fp4_panel_rows = 8, fp4_panel_tokens = 16;
 
-// y[r][c] = row (row + r) of w times row c of x; rows and tokens at most a panel's.
+// y[r][c] = row (row + r) of w times row c of x; at most a panel's rows and tokens.
 static void fp4_panel(float (&y)[fp4_panel_rows][fp4_panel_tokens], const Fp4Matrix& w, int64_t row,
                       int32_t rows, const DigitRows& x, int32_t tokens) {
     int64_t blocks = w.cols / 32;

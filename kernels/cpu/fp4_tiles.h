@@ -1,12 +1,12 @@
-// Many rows of activations against an FP4 weight, by the tile unit (AMX): 16 rows of weights times
+// Many rows of activations against an FP4 weight on the tile unit (AMX): 16 rows of weights times
 // 16 rows of activations, one block of 32 at a time. The sums of a digit are exact integers, so the
 // bits are those of fp4_panel().
 //
 //   A   [16 rows of weights][32]: twice the values of a block, even columns, then odd ones
 //   B   [8][16 rows of activations][4]: a digit of a block, columns in the same order
 //
-// Activations lie in the room of 16 DigitRows, as [blocks][3 digits][B] and scales
-// [blocks][16]; rows that are not there hold anything, which reaches nothing but themselves.
+// Activations use the memory of 16 DigitRows, as [blocks][3 digits][B] and scales [blocks][16].
+// Missing rows may hold anything, which affects only their own results.
 #pragma once
 
 #include "kernels/cpu/fp4.h"
@@ -19,13 +19,14 @@ constexpr bool fp4_has_tiles = true;
 #else
 constexpr bool fp4_has_tiles = false;
 #endif
-constexpr int32_t fp4_tile_least = fp4_has_tiles ? 8 : fp4_panel_tokens + 1;  // fewer: no tiles
+// With fewer rows, tiles do not pay.
+constexpr int32_t fp4_tile_least = fp4_has_tiles ? 8 : fp4_panel_tokens + 1;
 
 #if defined(SLUICE_AMX)
 
 constexpr int64_t tile_digit_bytes = 512, tile_block_bytes = 3 * tile_digit_bytes;
 
-// Cuts block b of row `token` of the 16: cut_block() in the other order.
+// Cuts block b of row `token` of the 16 into digits: cut_block() in the other order.
 SLUICE_LANE void cut_tile_block(const DigitRows& rows, int64_t token, int64_t b,
                                 const uint8_t* codes, uint8_t scale_byte) {
     int8_t* block = rows.digits + b * tile_block_bytes + token * 4;
@@ -34,14 +35,15 @@ SLUICE_LANE void cut_tile_block(const DigitRows& rows, int64_t token, int64_t b,
         int32_t rest = (value + 128) >> 8;
         int32_t last = (rest + 128) >> 8;
         int8_t* to = block + k / 4 * 64 + k % 4;
-        to[0] = (int8_t)(value - rest * 256);
-        to[tile_digit_bytes] = (int8_t)(rest - last * 256);
-        to[2 * tile_digit_bytes] = (int8_t)last;
+        to[0] = int8_t(value - rest * 256);
+        to[tile_digit_bytes] = int8_t(rest - last * 256);
+        to[2 * tile_digit_bytes] = int8_t(last);
     }
     rows.scale[b * fp4_tile_rows + token] = activation_scale(scale_byte);
 }
 
-// Registers: 0 is A, 1 to 3 are B, 4 to 6 their sums. Of this thread, until release_tiles().
+// Tile registers: 0 is A, 1 to 3 are B, 4 to 6 their sums. They are this thread's until
+// release_tiles().
 SLUICE_LANE void configure_tiles() {
     struct {
         uint8_t palette, start, reserved[14];
@@ -59,7 +61,7 @@ SLUICE_LANE void release_tiles() {
     _tile_release();
 }
 
-// What a panel works on, in the cache of the core.
+// What a panel works on, in the core's cache.
 struct TilePanel {
     alignas(64) int8_t weights[16][fp4_tile_rows][32];  // of 16 blocks
     alignas(64) float scales[fp4_tile_rows][16];
@@ -67,7 +69,7 @@ struct TilePanel {
     alignas(64) float lanes[8][fp4_tile_rows][fp4_tile_rows];
 };
 
-// Blocks b .. b + count - 1 of row r, at most 16.
+// Blocks b .. b + count - 1 of row r; count is at most 16.
 SLUICE_LANE void load_tile_row(TilePanel& panel, int32_t r, const uint8_t* codes,
                                const uint8_t* scales, int64_t count) {
     __m512i table = _mm512_broadcast_i32x4(
@@ -77,18 +79,22 @@ SLUICE_LANE void load_tile_row(TilePanel& panel, int32_t r, const uint8_t* codes
         int64_t left = count - b;
         __m512i c =
             left >= 4 ? _mm512_loadu_si512(codes + 16 * b)
-                      : _mm512_maskz_loadu_epi8(((__mmask64)1 << (16 * left)) - 1, codes + 16 * b);
+                      : _mm512_maskz_loadu_epi8((__mmask64(1) << (16 * left)) - 1, codes + 16 * b);
         __m512i low = _mm512_shuffle_epi8(table, _mm512_and_si512(c, mask));
         __m512i high = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(c, 4), mask));
-        // Blocks 0 and 1, 2 and 3, each its even columns before its odd ones.
+        // Blocks 0 and 1, 2 and 3; the even columns of each come before its odd ones.
         __m512i first =
             _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high);
         __m512i second =
             _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high);
-        _mm256_store_si256((__m256i*)panel.weights[b][r], _mm512_castsi512_si256(first));
-        _mm256_store_si256((__m256i*)panel.weights[b + 1][r], _mm512_extracti64x4_epi64(first, 1));
-        _mm256_store_si256((__m256i*)panel.weights[b + 2][r], _mm512_castsi512_si256(second));
-        _mm256_store_si256((__m256i*)panel.weights[b + 3][r], _mm512_extracti64x4_epi64(second, 1));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b][r]),
+                           _mm512_castsi512_si256(first));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b + 1][r]),
+                           _mm512_extracti64x4_epi64(first, 1));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b + 2][r]),
+                           _mm512_castsi512_si256(second));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(panel.weights[b + 3][r]),
+                           _mm512_extracti64x4_epi64(second, 1));
     }
     _mm512_store_ps(panel.scales[r], weight_scales(scales, count));
 }
@@ -123,7 +129,7 @@ SLUICE_LANE void add_tile_block(TilePanel& panel, int64_t i, int64_t b, int32_t 
     }
 }
 
-// y[r][c] = row (row + r) of w times row c of x; rows at most 16.
+// y[r][c] = row (row + r) of w times row c of x; at most 16 rows.
 static void fp4_tiles(float (&y)[fp4_tile_rows][fp4_tile_rows], const Fp4Matrix& w, int64_t row,
                       int32_t rows, const DigitRows& x) {
     TilePanel panel;
@@ -134,7 +140,8 @@ static void fp4_tiles(float (&y)[fp4_tile_rows][fp4_tile_rows], const Fp4Matrix&
         for (int32_t r = 0; r < rows; ++r) {
             int64_t at = (row + r) * blocks + b;
             for (int64_t line = 0; line < 4; ++line)
-                __builtin_prefetch((const void*)((uintptr_t)w.codes + at * 16 + 256 + line * 64));
+                __builtin_prefetch(reinterpret_cast<const void*>(
+                    reinterpret_cast<uintptr_t>(w.codes) + at * 16 + 256 + line * 64));
             load_tile_row(panel, r, w.codes + at * 16, w.scales + at, count);
         }
         for (int64_t i = 0; i < count; ++i) add_tile_block(panel, i, b + i, rows, x);

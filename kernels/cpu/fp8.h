@@ -1,30 +1,29 @@
 // Products of FP8 weights with fp32 activations, in the order of LinearFp8 (kernels/ops.h).
 //
-// An E4M3 code whose bits are placed in a half float is the value times 2^-8, and the conversion of
-// half floats is one instruction. Two kernels: few tokens, weights decoded in registers; many
-// tokens, weights decoded once into a panel that stays in L1.
+// An E4M3 code whose bits are placed in a half float is the value times 2^-8, and one instruction
+// converts half floats. There are two kernels. Few tokens: weights are decoded in registers. Many
+// tokens: weights are decoded once into a panel that stays in L1.
 //
-// Both fuse multiply with add and move powers of two about. That changes no bit as long as no
-// product is rounded or overflows, which holds for activations that are 0 or 2^-80 .. 2^80 and
-// weight scales 2^-50 .. 2^30: the smallest unit of a scaled product is 2^-87 (bf16 at 2^-80) *
-// 2^-9
-// * 2^-50 = 2^-146, a multiple of the smallest fp32; the largest sum is below 2^121. Whatever lies
-// outside, and rows with NaN codes, go through fp8_output_plain() instead.
+// Both fuse multiplications with additions and move powers of two about. That changes no bit as
+// long as no product is rounded or overflows, which holds for activations that are 0 or 2^-80 ..
+// 2^80 and weight scales 2^-50 .. 2^30: the smallest unit of a scaled product is 2^-87 (bf16 at
+// 2^-80) * 2^-9 * 2^-50 = 2^-146, a multiple of the smallest fp32, and the largest sum is below
+// 2^121. Anything outside, and rows with NaN codes, go through fp8_output_plain() instead.
 #pragma once
 
 #include "kernels/cpu/simd.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
-constexpr int32_t panel_rows = 8;     // rows that one item computes; divides 32, a tile's rows
+constexpr int32_t panel_rows = 8;     // rows that one item computes; divides 32, the rows of a tile
 constexpr int32_t panel_cols = 512;   // columns decoded at a time
-constexpr int32_t few_tokens = 4;     // up to so many, weights are decoded in registers
+constexpr int32_t few_tokens = 4;     // up to this many, weights are decoded in registers
 constexpr int32_t panel_tokens = 32;  // tokens whose sums are kept between panels
 constexpr int32_t tile_rows = 4;      // sums held in registers: tile_rows x tile_tokens
 constexpr int32_t rows_at_once = register_lanes == 16 ? 4 : 2;
 constexpr int32_t tile_tokens = register_lanes == 16 ? 4 : 2;
 
-// Rows of fp32 activations, and whether each is in the range above.
+// Rows of fp32 activations, and whether each row is in the range above.
 struct Fp8Inputs {
     const float* x;       // [n][stride]
     const uint8_t* safe;  // [n][safe_stride]
@@ -38,17 +37,18 @@ struct CodeLanes {
 SLUICE_LANE CodeLanes decode(const uint8_t* codes) {
     CodeLanes v;
 #if defined(__AVX512F__)
-    __m512i c = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)codes));
-    c = _mm512_and_si512(_mm512_slli_epi16(c, 7), _mm512_set1_epi16((short)0xbfff));
-    v.low.part[0] = (vf)_mm512_cvtph_ps(_mm512_castsi512_si256(c));
-    v.high.part[0] = (vf)_mm512_cvtph_ps(_mm512_extracti64x4_epi64(c, 1));
+    __m512i c = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+    c = _mm512_and_si512(_mm512_slli_epi16(c, 7), _mm512_set1_epi16(short(0xbfff)));
+    v.low.part[0] = vf(_mm512_cvtph_ps(_mm512_castsi512_si256(c)));
+    v.high.part[0] = vf(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(c, 1)));
 #elif defined(__F16C__)
     for (int half = 0; half < 2; ++half) {
-        __m256i c = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(codes + 16 * half)));
-        c = _mm256_and_si256(_mm256_slli_epi16(c, 7), _mm256_set1_epi16((short)0xbfff));
+        __m256i c = _mm256_cvtepi8_epi16(
+            _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + 16 * half)));
+        c = _mm256_and_si256(_mm256_slli_epi16(c, 7), _mm256_set1_epi16(short(0xbfff)));
         f32x16& to = half ? v.high : v.low;
-        to.part[0] = (vf)_mm256_cvtph_ps(_mm256_castsi256_si128(c));
-        to.part[1] = (vf)_mm256_cvtph_ps(_mm256_extracti128_si256(c, 1));
+        to.part[0] = vf(_mm256_cvtph_ps(_mm256_castsi256_si128(c)));
+        to.part[1] = vf(_mm256_cvtph_ps(_mm256_extracti128_si256(c, 1)));
     }
 #else
     for (int half = 0; half < 2; ++half) {
@@ -63,7 +63,7 @@ SLUICE_LANE CodeLanes decode(const uint8_t* codes) {
     return v;
 }
 
-// Remembers whether a NaN code went by.
+// Remembers whether it has seen a NaN code.
 typedef uint8_t code_bytes __attribute__((vector_size(32)));
 struct NanCodes {
     code_bytes max = {};
@@ -87,7 +87,7 @@ static bool scales_safe(const uint8_t* scales, int32_t count) {
     return safe;
 }
 
-// 0 or 2^-80 <= |x| < 2^81, for `count` values, a multiple of 32.
+// True if all `count` values, a multiple of 32, are 0 or 2^-80 <= |x| < 2^81.
 static bool values_safe(const float* x, int32_t count) {
     i32x16 bad = splat_int(0);
     for (int32_t k = 0; k < count; k += 16) {
@@ -101,10 +101,10 @@ static bool values_safe(const float* x, int32_t count) {
     return any == 0;
 }
 
-// The contract, literally: one output.
+// The contract, literally, for one output.
 static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
-    const uint8_t* codes = w.codes + (size_t)row * w.cols;
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32);
+    const uint8_t* codes = w.codes + size_t(row) * w.cols;
+    const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32);
     f32x16 sum = zero();
     for (int32_t b = 0; b < w.cols / 32; ++b) {
         float v[32];
@@ -115,21 +115,23 @@ static float fp8_output_plain(const Fp8Matrix& w, int32_t row, const float* x) {
     return tree_sum(sum);
 }
 
-// ---- few tokens: `rows` outputs from row `row`, which share their scales, for each of `tokens`
-// activation vectors. y[t * panel_rows + r]. True if a NaN code was among the weights.
+// ---- few tokens ---------------------------------------------------------------------------------
+//
+// `rows` outputs from row `row` on, which share their scales, for each of `tokens` activation
+// vectors: y[t * panel_rows + r]. Returns whether a NaN code was among the weights.
 template <int rows, int tokens>
 static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t stride, float* y) {
-    const uint8_t* codes = w.codes + (size_t)row * w.cols;
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32);
+    const uint8_t* codes = w.codes + size_t(row) * w.cols;
+    const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32);
     f32x16 sum[rows][tokens];
     SLUICE_UNROLL for (int r = 0; r < rows; ++r) SLUICE_UNROLL for (int t = 0; t < tokens; ++t)
         sum[r][t] = zero();
     NanCodes check;
     for (int32_t b = 0; b < w.cols / 32; ++b) {
-        f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));
+        f32x16 scale = splat(float_of(uint32_t(scales[b] + 8) << 23));
         SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
-            const uint8_t* c = codes + (size_t)r * w.cols + 32 * b;
-            __builtin_prefetch(c + (size_t)rows * w.cols);  // the same place of the next rows
+            const uint8_t* c = codes + size_t(r) * w.cols + 32 * b;
+            __builtin_prefetch(c + size_t(rows) * w.cols);  // the same columns of the next rows
             check.see(c);
             CodeLanes v = decode(c);
             SLUICE_UNROLL for (int t = 0; t < tokens; ++t) {
@@ -144,7 +146,7 @@ static bool fp8_rows(const Fp8Matrix& w, int32_t row, const float* x, int64_t st
     return check.any();
 }
 
-// All rows of an item; as many sums at once as there are registers for.
+// All rows of an item, with as many sums at once as there are registers for.
 template <int tokens>
 static bool fp8_few(const Fp8Matrix& w, int32_t row, int32_t rows, const float* x, int64_t stride,
                     float* y) {
@@ -158,23 +160,23 @@ static bool fp8_few(const Fp8Matrix& w, int32_t row, int32_t rows, const float* 
     return nan;
 }
 
-// ---- many tokens
+// ---- many tokens --------------------------------------------------------------------------------
 
-// Decodes `rows` <= panel_rows rows x `blocks` blocks, scaled: panel[block][panel_rows][32].
+// Decodes and scales `rows` <= panel_rows rows x `blocks` blocks: panel[block][panel_rows][32].
 static void decode_panel(const Fp8Matrix& w, int32_t row, int32_t rows, int32_t block,
                          int32_t blocks, float* panel, bool* nan) {
-    const uint8_t* scales = w.scales + (size_t)(row / 32) * (w.cols / 32) + block;
+    const uint8_t* scales = w.scales + size_t(row / 32) * (w.cols / 32) + block;
     NanCodes check;
     for (int32_t r = 0; r < panel_rows; ++r) {
-        // A short group repeats its last row; the sums are not used.
+        // A short group repeats its last row; those sums are not used.
         int32_t from = row + (r < rows ? r : rows - 1);
-        const uint8_t* codes = w.codes + (size_t)from * w.cols + 32 * block;
+        const uint8_t* codes = w.codes + size_t(from) * w.cols + 32 * block;
         for (int32_t b = 0; b < blocks; ++b) {
-            __builtin_prefetch(codes + (size_t)panel_rows * w.cols + 32 * b);
+            __builtin_prefetch(codes + size_t(panel_rows) * w.cols + 32 * b);
             check.see(codes + 32 * b);
             CodeLanes v = decode(codes + 32 * b);
-            f32x16 scale = splat(float_of((uint32_t)(scales[b] + 8) << 23));
-            float* to = panel + ((size_t)b * panel_rows + r) * 32;
+            f32x16 scale = splat(float_of(uint32_t(scales[b] + 8) << 23));
+            float* to = panel + (size_t(b) * panel_rows + r) * 32;
             store(to, v.low * scale);
             store(to + 16, v.high * scale);
         }
@@ -230,11 +232,11 @@ static void fp8_panel(const Fp8Matrix& w, int32_t row, int32_t rows, const float
     }
 }
 
-// y[i * y_stride + r] for rows [row, row + rows) of one tile row, rows <= panel_rows, n tokens.
+// y[i * y_stride + r] for rows [row, row + rows) within one tile, rows <= panel_rows, n tokens.
 static void fp8_outputs(const Fp8Matrix& w, int32_t row, int32_t rows, const Fp8Inputs& in,
                         int32_t n, bf16* y, int64_t y_stride) {
     alignas(64) float sums[panel_rows * panel_tokens * 16];
-    bool scales = scales_safe(w.scales + (size_t)(row / 32) * (w.cols / 32), w.cols / 32);
+    bool scales = scales_safe(w.scales + size_t(row / 32) * (w.cols / 32), w.cols / 32);
     for (int32_t i = 0; i < n; i += panel_tokens) {
         int32_t tokens = n - i < panel_tokens ? n - i : panel_tokens;
         const float* x = in.x + i * in.stride;

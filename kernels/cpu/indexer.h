@@ -1,9 +1,9 @@
-// IndexTopk: scores of a slice of queries, tiles of sixteen rows spread over the threads; then each
-// query's selection by one thread.
+// IndexTopk: scores of a slice of queries, in tiles of sixteen rows spread over the threads; then
+// one thread per query selects.
 //
-// Scores are kept as 16-bit ranks, which order like the bf16 scores: 0 is a row that does not
-// count, -inf (and NaN) is 0x007f. The k-th best rank follows from two histograms of one byte each,
-// and a last pass in ascending order takes all above it and the first ones equal to it.
+// Scores are kept as 16-bit ranks, which have the order of the bf16 scores: 0 is a row that does
+// not count, -inf (and NaN) is 0x007f. Two histograms of one byte each give the k-th best rank; a
+// last pass in ascending order takes all ranks above it and the first ones equal to it.
 #pragma once
 
 #include <omp.h>
@@ -20,37 +20,37 @@ SLUICE_LANE i32x16 rank_of(f32x16 score) {
     i32x16 u = to_bf16_bits(score) & splat_int(0xffff);
     i32x16 magnitude = u & splat_int(0x7fff);
     i32x16 nan = magnitude > splat_int(0x7f80);
-    i32x16 negative = u > splat_int(0x8000);  // not -0
+    i32x16 negative = u > splat_int(0x8000);  // -0 becomes 0
     i32x16 rank = select(negative, splat_int(0xffff) - u, magnitude | splat_int(0x8000));
     return select(nan, splat_int(rank_of_minus_infinity), rank);
 }
 
-// ---- scores
+// ---- scores -------------------------------------------------------------------------------------
 
 struct IndexScratch {
-    float* q;     // [heads, to a multiple of 4][width]
+    float* q;     // [heads, rounded up to 4][width]
     float* keys;  // [16][width]
-    float* dots;  // [heads, to a multiple of 4][16]
+    float* dots;  // [heads, rounded up to 4][16]
 
     static int64_t heads4(int64_t heads) { return (heads + 3) / 4 * 4; }
     static size_t bytes(int64_t heads, int64_t width) {
         return (heads4(heads) * (width + 16) + 16 * width) * sizeof(float);
     }
     static IndexScratch place(void* memory, int64_t heads, int64_t width) {
-        float* at = (float*)memory;
+        float* at = reinterpret_cast<float*>(memory);
         return {at, at + heads4(heads) * width, at + (heads4(heads) + 16) * width};
     }
 };
 
 static int64_t visible_rows(const IndexTopk& op, int64_t i) {
-    int64_t visible = ((int64_t)op.position + i + 1) / op.ratio;
+    int64_t visible = (int64_t(op.position) + i + 1) / op.ratio;
     return visible < op.rows ? visible : op.rows;
 }
 static bool needs_scores(const IndexTopk& op, int64_t i) {
     return op.mode == Candidates::publish || visible_rows(op, i) > op.k;
 }
 
-// Whether a row of t .. end - 1 counts for query i.
+// Whether any of the rows t .. end - 1 counts for query i.
 static bool any_candidate(const IndexTopk& op, int64_t i, int64_t t, int64_t end) {
     if (op.mode != Candidates::restrict) return true;
     const uint8_t* marks = op.candidates + i * op.blocks_max;
@@ -59,7 +59,7 @@ static bool any_candidate(const IndexTopk& op, int64_t i, int64_t t, int64_t end
     return false;
 }
 
-// Ranks of rows t .. t + count - 1, whose keys are in the scratch, for query i.
+// Ranks for query i of rows t .. t + count - 1, whose keys are in the scratch.
 static void score_rows(const IndexTopk& op, const IndexScratch& s, int64_t i, int64_t t,
                        int64_t count, uint16_t* rank) {
     int64_t heads = op.heads, width = padded_width(op.dim);
@@ -85,12 +85,11 @@ static void score_rows(const IndexTopk& op, const IndexScratch& s, int64_t i, in
     i32x16 all = rank_of(sum);
     memcpy(ranks, &all, sizeof ranks);
     for (int64_t r = 0; r < count; ++r)
-        rank[t + r] = any_candidate(op, i, t + r, t + r + 1) ? (uint16_t)ranks[r] : 0;
+        rank[t + r] = any_candidate(op, i, t + r, t + r + 1) ? uint16_t(ranks[r]) : 0;
 }
 
-// Sixteen rows for queries first .. first + queries - 1; query i's ranks begin at rank + (i -
-// first)
-// * stride.
+// Sixteen rows for queries first .. first + queries - 1; the ranks of query i start at rank + (i -
+// first) * stride.
 static void score_tile(const IndexTopk& op, const IndexScratch& s, int64_t first, int64_t queries,
                        int64_t t, uint16_t* rank, int64_t stride) {
     int64_t width = padded_width(op.dim);
@@ -104,9 +103,9 @@ static void score_tile(const IndexTopk& op, const IndexScratch& s, int64_t first
     }
 }
 
-// ---- selection
+// ---- selection ----------------------------------------------------------------------------------
 
-// What the k best of `count` ranks are: all above `least`, and the first `ties` equal to it.
+// The k best of `count` ranks: all above `least`, and the first `ties` equal to it.
 struct Threshold {
     int32_t least, ties;
 };
@@ -117,12 +116,12 @@ static Threshold threshold_of(const uint16_t* rank, int64_t count, int64_t k) {
     int64_t bins[256] = {};
     for (int64_t t = 0; t < count; ++t) bins[rank[t] >> 8] += rank[t] != 0;
     while (high >= 0 && above + bins[high] < k) above += bins[high--];
-    if (high < 0) return {0, 0};  // no more than k count
+    if (high < 0) return {0, 0};  // at most k rows count
     memset(bins, 0, sizeof bins);
     for (int64_t t = 0; t < count; ++t)
         if (rank[t] >> 8 == high) bins[rank[t] & 255] += rank[t] != 0;
     while (above + bins[low] < k) above += bins[low--];
-    return {high << 8 | low, (int32_t)(k - above)};
+    return {high << 8 | low, int32_t(k - above)};
 }
 
 // Calls take(t) for the k best, in ascending order.
@@ -140,7 +139,7 @@ static void for_best(const uint16_t* rank, int64_t count, int64_t k, Take take) 
     }
 }
 
-// Ranks of blocks replace the ranks of rows: block b is written after its first row was read.
+// The ranks of blocks replace the ranks of rows: block b is written after its first row was read.
 static void publish_candidates(const IndexTopk& op, int64_t i, int64_t visible, uint16_t* rank) {
     uint8_t* marks = op.candidates + i * op.blocks_max;
     memset(marks, 0, op.blocks_max);
@@ -149,7 +148,7 @@ static void publish_candidates(const IndexTopk& op, int64_t i, int64_t visible, 
         int64_t end = (b + 1) * op.block < visible ? (b + 1) * op.block : visible;
         uint16_t best = 0;
         for (int64_t t = b * op.block; t < end; ++t) best = rank[t] > best ? rank[t] : best;
-        rank[b] = b + 1 == blocks ? (uint16_t)rank_of_infinity : best;
+        rank[b] = b + 1 == blocks ? uint16_t(rank_of_infinity) : best;
     }
     for_best(rank, blocks, op.keep, [=](int64_t b) {
         if (rank[b] > rank_of_minus_infinity) marks[b] = 1;
@@ -160,21 +159,21 @@ static void select_rows(const IndexTopk& op, int64_t i, uint16_t* rank) {
     int64_t visible = visible_rows(op, i), found = 0;
     int32_t* topk = op.topk + i * op.k;
     if (visible <= op.k)
-        for (; found < visible; ++found) topk[found] = (int32_t)found;
+        for (; found < visible; ++found) topk[found] = int32_t(found);
     else
-        for_best(rank, visible, op.k, [&](int64_t t) { topk[found++] = (int32_t)t; });
+        for_best(rank, visible, op.k, [&](int64_t t) { topk[found++] = int32_t(t); });
     for (; found < op.k; ++found) topk[found] = -1;
     if (op.mode == Candidates::publish) publish_candidates(op, i, visible, rank);
 }
 
-static void run(const IndexTopk& op, Workspace& workspace) {
+static void run(const IndexTopk& op, Team& team) {
     int64_t width = padded_width(op.dim), slice = index_queries(op.n, op.rows);
     size_t bytes = (IndexScratch::bytes(op.heads, width) + 63) / 64 * 64;
-    char* memory = (char*)reserve(workspace, bytes * workspace.threads);
+    char* memory = static_cast<char*>(reserve(team, bytes * team.threads));
     if (!memory) return;
-    uint16_t* rank = (uint16_t*)op.scratch;
+    uint16_t* rank = reinterpret_cast<uint16_t*>(op.scratch);
     int64_t work = visible_rows(op, op.n - 1) * op.n * op.heads * op.dim;
-#pragma omp parallel num_threads(workspace.threads) if (work > small_work)
+#pragma omp parallel num_threads(team.threads) if (work > small_work)
     for (int64_t first = 0; first < op.n; first += slice) {
         auto scratch = IndexScratch::place(memory + bytes * omp_get_thread_num(), op.heads, width);
         int64_t queries = op.n - first < slice ? op.n - first : slice, end = 0;

@@ -1,3 +1,4 @@
+// Source of table.h: the table for AVX2.
 #define SLUICE_ISA avx2
 #include "kernels/cpu/bodies.h"
 

@@ -1,5 +1,6 @@
+// Source of table.h: the table for AVX-512 with VNNI.
 #define SLUICE_ISA avx512
-// GCC 12 takes the operands that its own AVX-512 functions leave undefined for ours.
+// GCC 12 mistakes the operands that its own AVX-512 functions leave undefined for ours.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include "kernels/cpu/bodies.h"
 

@@ -1,3 +1,4 @@
+// Source of table.h: the table for without vector instructions.
 #define SLUICE_ISA scalar
 #include "kernels/cpu/bodies.h"
 

@@ -1,5 +1,5 @@
-// LinearFp8, GroupedOutput and LinearBf16. Activations become fp32 once, for a chunk of tokens;
-// then every thread takes groups of output rows.
+// LinearFp8, GroupedOutput and LinearBf16. Activations are converted to fp32 once for a chunk of
+// tokens; then every thread takes groups of output rows.
 #pragma once
 
 #include "kernels/cpu/fp8.h"
@@ -8,17 +8,18 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-constexpr int32_t chunk_tokens = 64;  // bounds the scratch, and is long enough to reuse weights
+constexpr int32_t chunk_tokens = 64;  // limits the scratch, and is long enough to reuse weights
 
-// Scratch of a chunk: `vectors` activation vectors of `cols`, and a flag each.
+// Scratch of a chunk: `vectors` activation vectors of `cols` values, with a flag each.
 struct ChunkInputs {
     float* x;
     uint8_t* safe;
 };
-static ChunkInputs reserve_inputs(Workspace& workspace, size_t vectors, int32_t cols) {
+static ChunkInputs reserve_inputs(Team& team, size_t vectors, int32_t cols) {
     size_t floats = vectors * cols;
-    char* memory = (char*)reserve(workspace, floats * sizeof(float) + vectors);
-    return {(float*)memory, memory ? (uint8_t*)(memory + floats * sizeof(float)) : nullptr};
+    char* memory = static_cast<char*>(reserve(team, floats * sizeof(float) + vectors));
+    return {reinterpret_cast<float*>(memory),
+            memory ? reinterpret_cast<uint8_t*>(memory + floats * sizeof(float)) : nullptr};
 }
 
 static void dequantise(const uint8_t* codes, const uint8_t* scales, int32_t cols, float* x) {
@@ -26,7 +27,8 @@ static void dequantise(const uint8_t* codes, const uint8_t* scales, int32_t cols
         CodeLanes v = decode(codes + 32 * b);
         NanCodes check;
         check.see(codes + 32 * b);
-        // The factor 2^8 goes to the codes: a scale near the top of the range has no room for it.
+        // The factor 2^8 is applied to the codes: a scale near the top of the range has no room for
+        // it.
         f32x16 s = splat(e8m0_to_float(scales[b])), whole = splat(256.0f);
         store(x + 32 * b, (v.low * whole) * s);
         store(x + 32 * b + 16, (v.high * whole) * s);
@@ -36,19 +38,19 @@ static void dequantise(const uint8_t* codes, const uint8_t* scales, int32_t cols
     }
 }
 
-static void run(const LinearFp8& op, Workspace& workspace) {
+static void run(const LinearFp8& op, Team& team) {
     int32_t cols = op.w.cols, rows = op.w.rows;
     int32_t chunk = op.n < chunk_tokens ? op.n : chunk_tokens;
-    ChunkInputs to = reserve_inputs(workspace, chunk, cols);
+    ChunkInputs to = reserve_inputs(team, chunk, cols);
     if (!to.x) return;
     int32_t groups = (rows + panel_rows - 1) / panel_rows;
-#pragma omp parallel num_threads(workspace.threads)
+#pragma omp parallel num_threads(team.threads)
     for (int32_t first = 0; first < op.n; first += chunk) {
         int32_t n = op.n - first < chunk ? op.n - first : chunk;
 #pragma omp for
         for (int32_t i = 0; i < n; ++i) {
-            float* x = to.x + (size_t)i * cols;
-            size_t at = (size_t)(first + i) * cols;
+            float* x = to.x + size_t(i) * cols;
+            size_t at = size_t(first + i) * cols;
             dequantise(op.x.codes + at, op.x.scales + at / 32, cols, x);
             to.safe[i] = values_safe(x, cols);
         }
@@ -57,24 +59,24 @@ static void run(const LinearFp8& op, Workspace& workspace) {
         for (int32_t g = 0; g < groups; ++g) {
             int32_t row = g * panel_rows;
             int32_t count = rows - row < panel_rows ? rows - row : panel_rows;
-            fp8_outputs(op.w, row, count, in, n, op.y + (size_t)first * rows + row, rows);
+            fp8_outputs(op.w, row, count, in, n, op.y + size_t(first) * rows + row, rows);
         }
     }
 }
 
-static void run(const GroupedOutput& op, Workspace& workspace) {
+static void run(const GroupedOutput& op, Team& team) {
     int32_t cols = op.w.cols, rows = op.w.rows, rank = rows / op.groups;
     int32_t chunk = op.n < chunk_tokens ? op.n : chunk_tokens;
-    ChunkInputs to = reserve_inputs(workspace, (size_t)chunk * op.groups, cols);
+    ChunkInputs to = reserve_inputs(team, size_t(chunk) * op.groups, cols);
     if (!to.x) return;
     int32_t items = (rows + panel_rows - 1) / panel_rows;
-#pragma omp parallel num_threads(workspace.threads)
+#pragma omp parallel num_threads(team.threads)
     for (int32_t first = 0; first < op.n; first += chunk) {
         int32_t n = op.n - first < chunk ? op.n - first : chunk;
 #pragma omp for
         for (int32_t v = 0; v < n * op.groups; ++v) {
-            float* x = to.x + (size_t)v * cols;
-            const bf16* o = op.o + ((size_t)first * op.groups + v) * cols;
+            float* x = to.x + size_t(v) * cols;
+            const bf16* o = op.o + (size_t(first) * op.groups + v) * cols;
             for (int32_t k = 0; k < cols; k += 16) store(x + k, load(o + k));
             to.safe[v] = values_safe(x, cols);
         }
@@ -85,24 +87,24 @@ static void run(const GroupedOutput& op, Workspace& workspace) {
             while (row < end) {  // a group of outputs may end inside the item
                 int32_t group = row / rank;
                 int32_t stop = end < (group + 1) * rank ? end : (group + 1) * rank;
-                Fp8Inputs in{to.x + (size_t)group * cols, to.safe + group,
-                             (int64_t)op.groups * cols, op.groups};
-                fp8_outputs(op.w, row, stop - row, in, n, op.t + (size_t)first * rows + row, rows);
+                Fp8Inputs in{to.x + size_t(group) * cols, to.safe + group,
+                             int64_t(op.groups) * cols, op.groups};
+                fp8_outputs(op.w, row, stop - row, in, n, op.t + size_t(first) * rows + row, rows);
                 row = stop;
             }
         }
     }
 }
 
-// ---- BF16
+// ---- BF16 ---------------------------------------------------------------------------------------
 
 SLUICE_LANE vf load_part(const bf16* x) {
     vh h;
     memcpy(&h, x, sizeof h);
-    return (vf)(widen(h) << 16);
+    return vf(widen(h) << 16);
 }
 
-constexpr int32_t bf16_panel = 1024;  // columns between two visits of the sums in memory
+constexpr int32_t bf16_panel = 1024;  // columns between two updates of the sums in memory
 
 // lanes[r][t][..] += columns [first, end) of row r x token t, for one register's share of the
 // lanes. Products may be rounded (subnormal) or overflow, so they are not fused.
@@ -114,10 +116,10 @@ static void bf16_part(const bf16* w, const bf16* x, int32_t cols, int32_t first,
         memcpy(&sum[r][t], lanes + (r * tokens + t) * 16, sizeof(vf));
     for (int32_t k = first; k < end; k += 16) {
         vf v[tokens];
-        SLUICE_UNROLL for (int t = 0; t < tokens; ++t) v[t] = load_part(x + (size_t)t * cols + k);
+        SLUICE_UNROLL for (int t = 0; t < tokens; ++t) v[t] = load_part(x + size_t(t) * cols + k);
         SLUICE_UNROLL for (int r = 0; r < rows; ++r) {
-            const bf16* at = w + (size_t)r * cols + k;
-            if (tokens <= 2) __builtin_prefetch(at + (size_t)rows * cols);  // the next rows
+            const bf16* at = w + size_t(r) * cols + k;
+            if (tokens <= 2) __builtin_prefetch(at + size_t(rows) * cols);  // the next rows
             vf u = load_part(at);
             SLUICE_UNROLL for (int t = 0; t < tokens; ++t) sum[r][t] = sum[r][t] + u * v[t];
         }
@@ -142,18 +144,18 @@ static void bf16_tile(const bf16* w, const bf16* x, int32_t cols, float* y) {
         for (int t = 0; t < tokens; ++t) {
             float* lane = lanes + (r * tokens + t) * 16;
             for (int32_t k = whole; k < cols; ++k)
-                lane[k - whole] = lane[k - whole] + to_float(w[(size_t)r * cols + k]) *
-                                                        to_float(x[(size_t)t * cols + k]);
+                lane[k - whole] = lane[k - whole] + to_float(w[size_t(r) * cols + k]) *
+                                                        to_float(x[size_t(t) * cols + k]);
             y[t * rows + r] = tree_sum(load(lane));
         }
 }
 
 template <int rows>
 static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t n) {
-    const bf16* w = op.w.data + (size_t)row * op.w.cols;
+    const bf16* w = op.w.data + size_t(row) * op.w.cols;
     for (int32_t i = first, tokens = 0; i < first + n; i += tokens) {
         float y[tile_tokens * rows];
-        const bf16* x = op.x + (size_t)i * op.w.cols;
+        const bf16* x = op.x + size_t(i) * op.w.cols;
         int32_t left = first + n - i;
         tokens = left >= tile_tokens ? tile_tokens : left >= 2 ? 2 : 1;
         if (tokens == tile_tokens)
@@ -164,7 +166,7 @@ static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t 
             bf16_tile<rows, 1>(w, x, op.w.cols, y);
         for (int32_t t = 0; t < tokens; ++t)
             for (int32_t r = 0; r < rows; ++r) {
-                size_t at = (size_t)(i + t) * op.w.rows + row + r;
+                size_t at = size_t(i + t) * op.w.rows + row + r;
                 if (op.y_bf16)
                     op.y_bf16[at] = to_bf16(y[t * rows + r]);
                 else
@@ -173,14 +175,14 @@ static void bf16_rows(const LinearBf16& op, int32_t row, int32_t first, int32_t 
     }
 }
 
-static void run(const LinearBf16& op, Workspace& workspace) {
+static void run(const LinearBf16& op, Team& team) {
     int32_t groups = (op.w.rows + tile_rows - 1) / tile_rows;
     int32_t chunks = (op.n + chunk_tokens - 1) / chunk_tokens;
-#pragma omp parallel for num_threads(workspace.threads) if ((int64_t)op.n * groups * op.w.cols > \
-                                                            small_work)
-    for (int64_t item = 0; item < (int64_t)chunks * groups; ++item) {
-        int32_t first = (int32_t)(item / groups) * chunk_tokens;
-        int32_t row = (int32_t)(item % groups) * tile_rows;
+#pragma omp parallel for num_threads(team.threads) if (int64_t(op.n) * groups * op.w.cols > \
+                                                       small_work)
+    for (int64_t item = 0; item < int64_t(chunks) * groups; ++item) {
+        int32_t first = int32_t(item / groups) * chunk_tokens;
+        int32_t row = int32_t(item % groups) * tile_rows;
         int32_t n = op.n - first < chunk_tokens ? op.n - first : chunk_tokens;
         if (row + tile_rows <= op.w.rows)
             bf16_rows<tile_rows>(op, row, first, n);

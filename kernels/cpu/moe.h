@@ -1,5 +1,5 @@
-// Swiglu, RoutedExpert, Combine. RoutedExpert reads 1.5 D F bytes of codes and 0.09 D F of scales
-// for every 16 rows that chose the expert; everything else it touches stays in the caches.
+// Swiglu, RoutedExpert, Combine. RoutedExpert reads 1.5 D F bytes of codes and 0.09 D F bytes of
+// scales for every 16 rows that chose the expert; everything else it touches stays in the caches.
 #pragma once
 
 #include "kernels/cpu/fp4.h"
@@ -12,12 +12,12 @@ namespace sluice::cpu::SLUICE_ISA {
 
 SLUICE_LANE f32x16 swiglu_lanes(f32x16 g, f32x16 u, float limit, const float* weight) {
     g = select(g > splat(limit), splat(limit), g);
-    f32x16 silu = g / (splat(1.0f) + exp_f32(from_bits(bits(g) ^ splat_int((int32_t)0x80000000u))));
+    f32x16 silu = g / (splat(1.0f) + exp_f32(from_bits(bits(g) ^ splat_int(int32_t(0x80000000u)))));
     f32x16 a = silu * clamp(u, limit);
     return round_bf16(weight ? splat(*weight) * a : a);
 }
 
-// One block of 32, quantised.
+// One quantised block of 32.
 SLUICE_LANE void swiglu_block(const bf16* gate, const bf16* up, float limit, const float* weight,
                               uint8_t* codes, uint8_t* scale) {
     Block a{swiglu_lanes(load(gate), load(up), limit, weight),
@@ -25,30 +25,30 @@ SLUICE_LANE void swiglu_block(const bf16* gate, const bf16* up, float limit, con
     act_quant_block(a, codes, scale);
 }
 
-static void run(const Swiglu& op, Workspace& workspace) {
+static void run(const Swiglu& op, Team& team) {
     int64_t row_blocks = op.cols / 32, blocks = op.n * row_blocks;
-#pragma omp parallel for num_threads(workspace.threads) if (blocks * 32 > small_work)
+#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b)
         swiglu_block(op.gate + b * 32, op.up + b * 32, op.limit,
                      op.weights ? op.weights + b / row_blocks : nullptr, op.out.codes + b * 32,
                      op.out.scales + b);
 }
 
-// ---- RoutedExpert, RoutedExpertBatch
+// ---- RoutedExpert, RoutedExpertBatch ------------------------------------------------------------
 //
 // A round is what one parallel region does: up to round_rows rows of any of the experts, in passes
-// of a panel's rows over one expert each. Its four steps take all passes together, so a token's six
-// experts meet at four barriers, not at twenty-four.
+// that take a panel's rows over one expert each. Its four steps handle all passes together, so that
+// the six experts of a token meet at four barriers and not at twenty-four.
 constexpr int32_t expert_rows_max = fp4_panel_tokens;
 constexpr int32_t round_rows = 64, round_passes = 16;
-constexpr int64_t task_rows = 32;  // rows of weights a thread takes at a time
+constexpr int64_t task_rows = 32;  // rows of weights that a thread takes at a time
 
 struct ExpertPass {
     const RoutedExpert* op;
-    int32_t first, rows;  // of op
-    int32_t x_row;        // of Round::x, of the first row
-    int32_t row;          // of Round::inner, gate and up
-    int32_t room;         // rows it takes there: a tile is always whole
+    int32_t first, rows;  // index into op's rows
+    int32_t x_row;        // first row in Round::x
+    int32_t row;          // first row in Round::inner, gate and up
+    int32_t room;         // rows it occupies there: a tile is always whole
 
     bool tile() const { return rows >= fp4_tile_least; }
 };
@@ -56,9 +56,9 @@ struct ExpertPass {
 struct Round {
     ExpertPass passes[round_passes];
     int32_t count, rows, x_rows;
-    int32_t pass_of[round_rows];  // of a row
-    // Of the rows of x that are cut into digits, each once; null: none. With tile_of the first row
-    // of its tile, or -1.
+    int32_t pass_of[round_rows];  // the pass of each row
+    // The rows of x that are cut into digits, each once; null: none. tile_of is the first row of a
+    // row's tile, or -1.
     const uint8_t* codes[round_rows];
     const uint8_t* scales[round_rows];
     int32_t tile_of[round_rows];
@@ -73,19 +73,19 @@ SLUICE_LANE int64_t padded_blocks(int32_t cols) {
 SLUICE_LANE size_t digit_rows_bytes(int32_t rows, int32_t cols) {
     return rows * padded_blocks(cols) * (digit_stride + sizeof(int32_t) + sizeof(float));
 }
-// Every part of a row of 16 blocks is a multiple of 64 bytes, so all stays aligned.
+// Every part of a row is a multiple of 64 bytes for 16 blocks, so that all parts stay aligned.
 SLUICE_LANE DigitRows place_digit_rows(int8_t*& at, int32_t rows, int32_t cols) {
     DigitRows placed;
     placed.blocks = padded_blocks(cols);
     placed.digits = at;
-    placed.bias = (int32_t*)(placed.digits + rows * placed.blocks * digit_stride);
-    placed.scale = (float*)(placed.bias + rows * placed.blocks);
-    at = (int8_t*)(placed.scale + rows * placed.blocks);
+    placed.bias = reinterpret_cast<int32_t*>(placed.digits + rows * placed.blocks * digit_stride);
+    placed.scale = reinterpret_cast<float*>(placed.bias + rows * placed.blocks);
+    at = reinterpret_cast<int8_t*>(placed.scale + rows * placed.blocks);
     return placed;
 }
 
-// Cuts blocks 16 j .. 16 j + 15 of row `row` that has `used` blocks; those past its end become
-// zero, or in the tile that begins at row `tile` stay what they are.
+// Cuts blocks 16 j .. 16 j + 15 of row `row`, which has `used` blocks. Those past its end become
+// zero, or keep their contents in a tile that begins at row `tile`.
 template <class Quantise>
 static void cut_sixteen(const DigitRows& rows, int64_t row, int64_t tile, int64_t j, int64_t used,
                         Quantise quantise) {
@@ -109,7 +109,7 @@ template <class Emit>
 static void fp4_tile_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const DigitRows& x,
                              int32_t rows, Emit emit) {
     for (int64_t row = first; row < end; row += fp4_tile_rows) {
-        int32_t count = (int32_t)(end - row < fp4_tile_rows ? end - row : fp4_tile_rows);
+        int32_t count = int32_t(end - row < fp4_tile_rows ? end - row : fp4_tile_rows);
         float y[fp4_tile_rows][fp4_tile_rows];
         fp4_tiles(y, w, row, count, x);
         for (int32_t r = 0; r < count; ++r)
@@ -117,7 +117,7 @@ static void fp4_tile_outputs(const Fp4Matrix& w, int64_t first, int64_t end, con
     }
 }
 
-// emit(row, c, y) for rows first .. end - 1 of w and every row c of x.
+// Calls emit(row, c, y) for rows first .. end - 1 of w and every row c of x.
 template <class Emit>
 static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const DigitRows& x,
                         int32_t rows, Emit emit) {
@@ -130,7 +130,7 @@ static void fp4_outputs(const Fp4Matrix& w, int64_t first, int64_t end, const Di
         if (rows >= fp4_tile_least) return fp4_tile_outputs(w, first, end, x, rows, emit);
     }
     for (int64_t row = first; row < end; row += fp4_panel_rows) {
-        int32_t count = (int32_t)(end - row < fp4_panel_rows ? end - row : fp4_panel_rows);
+        int32_t count = int32_t(end - row < fp4_panel_rows ? end - row : fp4_panel_rows);
         float y[fp4_panel_rows][fp4_panel_tokens];
         fp4_panel(y, w, row, count, x, rows);
         for (int32_t r = 0; r < count; ++r)
@@ -150,7 +150,7 @@ static int32_t place_x(Round& round, const RoutedExpert& op, int32_t row) {
     return round.x_rows++;
 }
 
-// Adds rows from `first` of op; returns how many, 0 if the round is full.
+// Adds rows of op from `first` on; returns how many, 0 if the round is full.
 static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     int32_t rows = op.count - first < expert_rows_max ? op.count - first : expert_rows_max;
     int32_t room = rows >= fp4_tile_least ? fp4_tile_rows : rows;
@@ -163,7 +163,7 @@ static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     ExpertPass pass = {&op, first, rows, round.x_rows, round.rows, room};
     if (rows == 1) {
         pass.x_row = place_x(round, op, first);
-    } else {  // a panel wants its rows side by side
+    } else {  // a panel needs its rows side by side
         for (int32_t c = 0; c < room; ++c, ++round.x_rows) {
             int64_t token = op.rows[first + (c < rows ? c : 0)];
             round.codes[round.x_rows] = c < rows ? op.x.codes + token * round.dim : nullptr;
@@ -176,7 +176,7 @@ static int32_t add_pass(Round& round, const RoutedExpert& op, int32_t first) {
     return rows;
 }
 
-// x into digits.
+// Cuts x into digits.
 static void cut_x(const Round& round) {
     int64_t parts = round.x.blocks / 16;
 #pragma omp for
@@ -209,7 +209,7 @@ static void gate_and_up(const Round& round) {
     }
 }
 
-// inner = Swiglu(gate, up), in digits.
+// inner = Swiglu(gate, up), as digits.
 static void cut_inner(const Round& round) {
     int64_t inner = round.inner_dim, parts = round.inner.blocks / 16;
 #pragma omp for
@@ -243,19 +243,18 @@ static void down(const Round& round) {
     }
 }
 
-static void run_round(Round& round, Workspace& workspace) {
-    int32_t dim = (int32_t)round.dim, inner = (int32_t)round.inner_dim;
-    size_t values = (size_t)round.rows * inner;
-    int8_t* at = (int8_t*)reserve(workspace, digit_rows_bytes(round.x_rows, dim) +
-                                                 digit_rows_bytes(round.rows, inner) +
-                                                 2 * values * sizeof(bf16));
+static void run_round(Round& round, Team& team) {
+    int32_t dim = int32_t(round.dim), inner = int32_t(round.inner_dim);
+    size_t values = size_t(round.rows) * inner;
+    int8_t* at = static_cast<int8_t*>(reserve(team, digit_rows_bytes(round.x_rows, dim) +
+                                                        digit_rows_bytes(round.rows, inner) +
+                                                        2 * values * sizeof(bf16)));
     if (!at) return;
     round.x = place_digit_rows(at, round.x_rows, dim);
     round.inner = place_digit_rows(at, round.rows, inner);
-    round.gate = (bf16*)at;
+    round.gate = reinterpret_cast<bf16*>(at);
     round.up = round.gate + values;
-#pragma omp parallel num_threads(workspace.threads) if (round.count * round.dim * inner > \
-                                                        small_work)
+#pragma omp parallel num_threads(team.threads) if (round.count * round.dim * inner > small_work)
     {
         configure_tiles();
         cut_x(round);
@@ -266,26 +265,30 @@ static void run_round(Round& round, Workspace& workspace) {
     }
 }
 
-static void run(const RoutedExpertBatch& op, Workspace& workspace) {
+static void run(const RoutedExpertBatch& op, Team& team) {
     Round round = {};
     for (int32_t i = 0; i < op.count; ++i)
         for (int32_t first = 0; first < op.items[i].count;) {
             int32_t rows = add_pass(round, op.items[i], first);
             first += rows;
             if (rows > 0) continue;
-            run_round(round, workspace);
+            run_round(round, team);
             round.count = round.rows = round.x_rows = 0;
         }
-    if (round.count > 0) run_round(round, workspace);
+    if (round.count > 0) run_round(round, team);
 }
 
-// ---- Combine
-static void run(const Combine& op, Workspace& workspace) {
+static void run(const RoutedExpert& op, Team& team) {
+    run(RoutedExpertBatch{&op, 1}, team);
+}
+
+// ---- Combine ------------------------------------------------------------------------------------
+static void run(const Combine& op, Team& team) {
     int64_t chunks = (op.dim + 15) / 16, items = op.n * chunks;
-#pragma omp parallel for num_threads(workspace.threads) if (items * 16 * op.k > small_work)
+#pragma omp parallel for num_threads(team.threads) if (items * 16 * op.k > small_work)
     for (int64_t item = 0; item < items; ++item) {
         int64_t i = item / chunks, d = item % chunks * 16;
-        int left = (int)(op.dim - d);
+        int left = int(op.dim - d);
         const bf16* partial = op.partial + i * op.k * op.dim + d;
         const bf16* shared = op.shared + i * op.dim + d;
         f32x16 sum = zero();

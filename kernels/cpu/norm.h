@@ -6,7 +6,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Dot of 16 of x with itself. bf16 squares are exact, but for the ends of the range: not fused.
+// Dot of 16 of x with itself. bf16 squares are exact except at the ends of the range: not fused.
 static float sum_of_squares(const bf16* x, int32_t count) {
     f32x16 sum = zero();
     int32_t k = 0;
@@ -22,15 +22,15 @@ static float sum_of_squares(const bf16* x, int32_t count) {
 }
 
 static float inverse_rms(const bf16* x, int32_t count, float eps) {
-    return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) / (float)count + eps);
+    return 1.0f / __builtin_sqrtf(sum_of_squares(x, count) / float(count) + eps);
 }
 
-static void run(const RmsNorm& op, Workspace& workspace) {
-    int64_t work = (int64_t)op.n * op.cols;
-#pragma omp parallel for num_threads(workspace.threads) if (work > small_work && op.n > 1)
+static void run(const RmsNorm& op, Team& team) {
+    int64_t work = int64_t(op.n) * op.cols;
+#pragma omp parallel for num_threads(team.threads) if (work > small_work && op.n > 1)
     for (int32_t i = 0; i < op.n; ++i) {
-        const bf16* x = op.x + (size_t)i * op.cols;
-        bf16* y = op.y + (size_t)i * op.cols;
+        const bf16* x = op.x + size_t(i) * op.cols;
+        bf16* y = op.y + size_t(i) * op.cols;
         f32x16 r = splat(inverse_rms(x, op.cols, op.eps));
         int32_t k = 0;
         for (; k + 16 <= op.cols; k += 16) store(y + k, load(op.w + k) * (load(x + k) * r));

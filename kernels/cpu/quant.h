@@ -27,7 +27,7 @@ SLUICE_LANE i32x16 to_e4m3(f32x16 x) {
     return sign | select(splat_int(0x3c800000) > magnitude, tiny, code);
 }
 
-// The value of the code that to_e4m3() gives.
+// The value of the code that to_e4m3() returns.
 SLUICE_LANE f32x16 round_e4m3(f32x16 x) {
     i32x16 u = bits(x);
     i32x16 magnitude = u & splat_int(0x7fffffff);
@@ -35,7 +35,7 @@ SLUICE_LANE f32x16 round_e4m3(f32x16 x) {
     f32x16 tiny = (from_bits(magnitude) + magic) - magic;
     i32x16 odd = (magnitude >> 20) & splat_int(1);
     i32x16 rounded = (magnitude + splat_int(0x7ffff) + odd) & splat_int(~0xfffff);
-    i32x16 sign = u & splat_int((int32_t)0x80000000u);
+    i32x16 sign = u & splat_int(int32_t(0x80000000u));
     return from_bits(sign | select(splat_int(0x3c800000) > magnitude, bits(tiny), rounded));
 }
 
@@ -50,10 +50,10 @@ SLUICE_LANE f32x16 round_e2m1(f32x16 v) {
     q = select(a <= splat(1.25f), splat(1.0f), q);
     q = select(a < splat(0.75f), splat(0.5f), q);
     q = select(a <= splat(0.25f), splat(0.0f), q);
-    return from_bits(bits(q) | (bits(v) & splat_int((int32_t)0x80000000u)));
+    return from_bits(bits(q) | (bits(v) & splat_int(int32_t(0x80000000u))));
 }
 
-// The largest magnitude as fp32 bits: above 0x7f7fffff if a value is not finite.
+// The largest magnitude as fp32 bits: above 0x7f7fffff if any value is non-finite.
 SLUICE_LANE int32_t max_magnitude(i32x16 magnitude) {
     int32_t v[16];
     memcpy(v, &magnitude, sizeof v);
@@ -69,15 +69,15 @@ SLUICE_LANE int32_t max_magnitude(Block x) {
     return max_magnitude(select(a > b, a, b));
 }
 
-// The E8M0 byte of a block of which the largest magnitude has these bits (finite).
+// The E8M0 byte of a block whose largest magnitude has these bits (finite).
 SLUICE_LANE uint8_t act_scale(int32_t max) {
-    float a = float_of((uint32_t)max);
+    float a = float_of(uint32_t(max));
     return e8m0_ceil((a > 1e-4f ? a : 1e-4f) * (1.0f / 448.0f));
 }
 
-// 1 / 2^(byte - 127), byte 1 .. 253: multiplying by it divides exactly.
+// 1 / 2^(byte - 127) for byte 1 .. 253: multiplying by it divides exactly.
 SLUICE_LANE float e8m0_inverse(uint8_t byte) {
-    return float_of((uint32_t)(254 - byte) << 23);
+    return float_of(uint32_t(254 - byte) << 23);
 }
 
 // ActQuant of one block; also the last step of Swiglu and EngramGather.
@@ -94,9 +94,9 @@ SLUICE_LANE void act_quant_block(Block x, uint8_t* codes, uint8_t* scale) {
     store_bytes(codes + 16, to_e4m3(clamp(x.high * inverse, 448.0f)));
 }
 
-static void run(const ActQuant& op, Workspace& workspace) {
-    int64_t blocks = (int64_t)op.n * (op.cols / 32);
-#pragma omp parallel for num_threads(workspace.threads) if (blocks * 32 > small_work)
+static void run(const ActQuant& op, Team& team) {
+    int64_t blocks = int64_t(op.n) * (op.cols / 32);
+#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
     for (int64_t b = 0; b < blocks; ++b) {
         const bf16* x = op.x + b * 32;
         act_quant_block(Block{load(x), load(x + 16)}, op.out.codes + b * 32, op.out.scales + b);
@@ -113,7 +113,7 @@ SLUICE_LANE void requant_32(bf16* x, bool fp4) {
     if (max > 0x7f7fffff) return store_nan(x, 32);
     uint8_t byte = act_scale(max);
     if (fp4) {
-        float a = float_of((uint32_t)max), least = 6 * exp2i(-126);
+        float a = float_of(uint32_t(max)), least = 6 * exp2i(-126);
         byte = e8m0_ceil((a > least ? a : least) * (1.0f / 6.0f));
     }
     f32x16 s = splat(e8m0_to_float(byte)), inverse = splat(e8m0_inverse(byte));
@@ -127,7 +127,7 @@ SLUICE_LANE void requant_16(bf16* x) {
     f32x16 v = load(x);
     int32_t max = max_magnitude(magnitude_bits(v));
     if (max > 0x7f7fffff) return store_nan(x, 16);
-    float a = float_of((uint32_t)max), least = 6 * exp2i(-9);
+    float a = float_of(uint32_t(max)), least = 6 * exp2i(-9);
     float t = (a > least ? a : least) / 6.0f;
     float s = e4m3_to_float(float_to_e4m3(t < 448.0f ? t : 448.0f));
     store(x, round_e2m1(clamp(v / splat(s), 6.0f)) * splat(s));
@@ -142,9 +142,9 @@ SLUICE_LANE void rotate(bf16* x, const float* cos, const float* sin, int32_t hal
     }
 }
 
-static void run(const RopeRequant& op, Workspace& workspace) {
-    int64_t vectors = (int64_t)op.n * op.heads;
-#pragma omp parallel for num_threads(workspace.threads) if (vectors * op.dim > small_work)
+static void run(const RopeRequant& op, Team& team) {
+    int64_t vectors = int64_t(op.n) * op.heads;
+#pragma omp parallel for num_threads(team.threads) if (vectors * op.dim > small_work)
     for (int64_t v = 0; v < vectors; ++v) {
         bf16* x = op.x + v * op.dim;
         if (op.rope.cos) {
@@ -169,7 +169,7 @@ static void run(const RopeRequant& op, Workspace& workspace) {
     }
 }
 
-static void run(const ScaleBf16& op, Workspace&) {
+static void run(const ScaleBf16& op, Team&) {
     for (int32_t i = 0; i < op.count; ++i) op.x[i] = to_bf16(to_float(op.x[i]) * op.scale);
 }
 

@@ -1,4 +1,4 @@
-// Route: the gate's logits, four experts at a time, then one selection a token.
+// Route: the logits of the gate, four experts at a time, then one selection per token.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -12,7 +12,7 @@ template <int rows, int tokens>
 static void gate_logits(const bf16* w, const bf16* x, int64_t dim, float* z, int64_t z_stride) {
     f32x16 sums[rows][tokens] = {};
     for (int64_t k = 0; k < dim; k += 16) {
-        int left = dim - k < 16 ? (int)(dim - k) : 16;
+        int left = dim - k < 16 ? int(dim - k) : 16;
         f32x16 v[tokens];
 #pragma GCC unroll 4
         for (int t = 0; t < tokens; ++t)
@@ -28,7 +28,7 @@ static void gate_logits(const bf16* w, const bf16* x, int64_t dim, float* z, int
         for (int t = 0; t < tokens; ++t) z[t * z_stride + r] = tree_sum(sums[r][t]);
 }
 
-// score holds logits on entry. A chosen expert's biased score becomes NaN.
+// score holds logits on entry. The biased score of a chosen expert becomes NaN.
 static void choose_experts(const Route& op, int64_t i, float* score, float* biased) {
     int32_t experts = op.gate.rows;
     int32_t* ids = op.ids + i * op.k;
@@ -60,12 +60,12 @@ static void choose_experts(const Route& op, int64_t i, float* score, float* bias
     }
 }
 
-static void run(const Route& op, Workspace& workspace) {
+static void run(const Route& op, Team& team) {
     constexpr int64_t rows = 4, tokens = register_lanes == 16 ? 4 : 1;
     int64_t experts = op.gate.rows, dim = op.gate.cols, groups = (experts + rows - 1) / rows;
-    float* z = (float*)reserve(workspace, 2 * op.n * experts * sizeof(float));
+    float* z = static_cast<float*>(reserve(team, 2 * op.n * experts * sizeof(float)));
     if (!z) return;
-#pragma omp parallel num_threads(workspace.threads) if (op.n * experts * dim > small_work)
+#pragma omp parallel num_threads(team.threads) if (op.n * experts * dim > small_work)
     {
 #pragma omp for
         for (int64_t group = 0; group < groups; ++group)

@@ -1,8 +1,8 @@
 // Sixteen fp32 lanes, the unit of every sum ("dot of 16" in kernels/ops.h), as one, two or four
-// registers. The bodies use these functions only, so they give the same bits on every instruction
-// set: each function is one IEEE operation per lane.
+// registers. The bodies use only these functions, each of which is one IEEE operation per lane, so
+// they give the same bits on every instruction set.
 //
-// No multiply-add is fused here: mul_add_exact() may fuse, and is for products that are exact.
+// No multiply-add is fused here. Only mul_add_exact() may fuse: it is for products that are exact.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "kernels/numerics.h"
 
 #if defined(__AVX2__)
-// Its "undefined" registers are called uninitialised by gcc 12 when sanitizers are on.
+// With sanitizers on, gcc 12 calls its own "undefined" registers uninitialised.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
@@ -142,7 +142,7 @@ SLUICE_LANE i32x16 operator<=(f32x16 a, f32x16 b) {
     SLUICE_EACH r.part[p] = a.part[p] <= b.part[p];
     return r;
 }
-// Where the mask is all ones a, where 0 b.
+// a where the mask is all ones, b where it is 0.
 SLUICE_LANE i32x16 select(i32x16 mask, i32x16 a, i32x16 b) {
     SLUICE_EACH a.part[p] = mask.part[p] ? a.part[p] : b.part[p];
     return a;
@@ -150,12 +150,12 @@ SLUICE_LANE i32x16 select(i32x16 mask, i32x16 a, i32x16 b) {
 
 SLUICE_LANE i32x16 bits(f32x16 x) {
     i32x16 r;
-    SLUICE_EACH r.part[p] = (vi)x.part[p];
+    SLUICE_EACH r.part[p] = vi(x.part[p]);
     return r;
 }
 SLUICE_LANE f32x16 from_bits(i32x16 x) {
     f32x16 r;
-    SLUICE_EACH r.part[p] = (vf)x.part[p];
+    SLUICE_EACH r.part[p] = vf(x.part[p]);
     return r;
 }
 SLUICE_LANE f32x16 select(i32x16 mask, f32x16 a, f32x16 b) {
@@ -173,9 +173,9 @@ SLUICE_LANE f32x16 absolute(f32x16 x) {
 // a * b + c where a * b is exact in fp32, so that fusing changes nothing.
 SLUICE_LANE vf mul_add_exact(vf a, vf b, vf c) {
 #if defined(__AVX512F__)
-    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+    return vf(_mm512_fmadd_ps(__m512(a), __m512(b), __m512(c)));
 #elif defined(__FMA__)
-    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+    return vf(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
 #else
     return a * b + c;
 #endif
@@ -205,50 +205,52 @@ SLUICE_LANE float tree_sum(f32x16 x) {
     return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
-// ---- between 32 bits and less. One instruction where there is one: __builtin_convertvector of
-// this compiler takes a register apart first.
+// ---- between 32 bits and fewer ------------------------------------------------------------------
+//
+// One instruction where there is one: __builtin_convertvector of this compiler takes a register
+// apart first.
 SLUICE_LANE vi widen(vh x) {
 #if defined(__AVX512F__)
-    return (vi)_mm512_cvtepu16_epi32((__m256i)x);
+    return vi(_mm512_cvtepu16_epi32(__m256i(x)));
 #elif defined(__AVX2__)
-    return (vi)_mm256_cvtepu16_epi32((__m128i)x);
+    return vi(_mm256_cvtepu16_epi32(__m128i(x)));
 #else
     return __builtin_convertvector(x, vi);
 #endif
 }
 SLUICE_LANE vi widen(vb x) {
 #if defined(__AVX512F__)
-    return (vi)_mm512_cvtepu8_epi32((__m128i)x);
+    return vi(_mm512_cvtepu8_epi32(__m128i(x)));
 #elif defined(__AVX2__)
-    __m128i low = _mm_cvtsi64_si128((int64_t)x);
-    return (vi)_mm256_cvtepu8_epi32(low);
+    __m128i low = _mm_cvtsi64_si128(int64_t(x));
+    return vi(_mm256_cvtepu8_epi32(low));
 #else
     return __builtin_convertvector(x, vi);
 #endif
 }
-// Lanes of 0 .. 0xffff.
+// For lanes of 0 .. 0xffff.
 SLUICE_LANE vh narrow_16(vi x) {
 #if defined(__AVX512F__)
-    return (vh)_mm512_cvtepi32_epi16((__m512i)x);
+    return vh(_mm512_cvtepi32_epi16(__m512i(x)));
 #elif defined(__AVX2__)
-    __m256i v = (__m256i)x;
-    return (vh)_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    __m256i v = __m256i(x);
+    return vh(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
 #else
     return __builtin_convertvector(x, vh);
 #endif
 }
 
-// ---- bf16
+// ---- bf16 ---------------------------------------------------------------------------------------
 SLUICE_LANE f32x16 load(const bf16* x) {
     f32x16 r;
     SLUICE_EACH {
         vh h;
         memcpy(&h, x + p * register_lanes, sizeof h);
-        r.part[p] = (vf)(widen(h) << 16);
+        r.part[p] = vf(widen(h) << 16);
     }
     return r;
 }
-// Round to nearest even, NaN stays NaN: to_bf16() of numerics.h.
+// Rounds to nearest even, NaN stays NaN: to_bf16() of numerics.h.
 SLUICE_LANE i32x16 to_bf16_bits(f32x16 x) {
     i32x16 u = bits(x);
     i32x16 odd = (u >> 16) & splat_int(1);
@@ -267,8 +269,8 @@ SLUICE_LANE void store(bf16* to, f32x16 x) {
     }
 }
 
-// The first `count` < 16 values, zeros behind. Zeros add +0 to a sum, which changes no bit of it
-// (a sum that starts at +0 is never -0).
+// The first `count` < 16 values, followed by zeros. Zeros add +0 to a sum, which changes no bit of
+// it (a sum that starts at +0 is never -0).
 SLUICE_LANE f32x16 load_tail(const bf16* x, int count) {
     bf16 v[16] = {};
     for (int i = 0; i < count; ++i) v[i] = x[i];
@@ -285,7 +287,7 @@ SLUICE_LANE void store_tail(bf16* to, f32x16 x, int count) {
     for (int i = 0; i < count; ++i) to[i] = v[i];
 }
 
-// Low byte of each lane.
+// The low byte of each lane.
 SLUICE_LANE void store_bytes(uint8_t* to, i32x16 x) {
     SLUICE_EACH {
         vb b = __builtin_convertvector(x.part[p], vb);
@@ -302,7 +304,7 @@ SLUICE_LANE i32x16 load_bytes(const uint8_t* x) {
     return r;
 }
 
-// ---- exp, repeating exp_f32() of numerics.h lane by lane
+// ---- exp: exp_f32() of numerics.h, lane by lane -------------------------------------------------
 SLUICE_LANE f32x16 exp_f32(f32x16 x) {
     f32x16 magic = splat(12582912.0f);
     f32x16 n = x * splat(1.44269504f) + magic;

@@ -1,11 +1,11 @@
-// One instruction set's operations, as pointers. isa_X.cpp fills one table from the same bodies
-// (kernels/cpu/<op>.h), compiled with that instruction set.
+// The operations of one instruction set, as pointers. Each isa_X.cpp fills one table from the same
+// bodies (kernels/cpu/X.h), compiled for that instruction set.
 //
-// Rules for the bodies, because the files are compiled for different CPUs and linked together:
-// everything lives in namespace sluice::cpu::SLUICE_ISA and is static; no function or template that
-// the linker could share between files (no <vector>, <algorithm>, std::min); numerics.h is always
-// inlined. An output is computed by one thread in the order of kernels/ops.h, whatever the number
-// of threads. A body is `static void run(const Op& op, Workspace& workspace)`.
+// Rules for the bodies, because these files are compiled for different CPUs and linked together:
+// everything is static and in namespace sluice::cpu::SLUICE_ISA, and nothing may be used that the
+// linker could share between files (no <vector>, <algorithm>, std::min); numerics.h is always
+// inlined. Each output is computed by one thread in the order of kernels/ops.h, whatever the number
+// of threads. A body is `static void run(const Op& op, Team& team)`.
 #pragma once
 
 #include <stddef.h>
@@ -14,50 +14,36 @@
 
 namespace sluice::cpu {
 
-// What a body gets from its backend: the number of threads for `#pragma omp parallel ...
-// num_threads(workspace.threads)`, and scratch memory.
-struct Workspace {
+// The threads that run an operation and the scratch memory they share: reserve() gives it, and
+// `#pragma omp parallel num_threads(team.threads)` uses the number.
+struct Team {
     int threads = 1;
 };
 
-// Below so many values a parallel region costs more than it saves.
+// Up to this many values, a parallel region costs more than it saves.
 constexpr int64_t small_work = 16384;
-// HyperMix and its kin take at most so many streams.
+// The largest number of streams in hyper-connections.
 constexpr int32_t max_hyper = 16;
 
 // At least `bytes` of scratch, 64-byte aligned, contents undefined, valid until the body returns or
-// reserves again. Call it outside parallel regions, with all threads' needs. It
-// keeps the largest size asked for. Null when the machine has no memory: the body returns at once,
+// reserves again. To be called outside parallel regions, for all threads at once. It keeps the
+// largest size ever asked for. Null when the machine has no memory: then the body returns at once,
 // and the backend reports the error at download() or synchronize().
-void* reserve(Workspace& workspace, size_t bytes);
+void* reserve(Team& team, size_t bytes);
 
-// Queries that share IndexTopk::scratch at a time: one row of scores each.
+// How many queries share IndexTopk::scratch at a time, with one row of scores each.
 int64_t index_queries(int32_t n, int32_t rows);
 
 template <class Op>
-using Run = void (*)(const Op& op, Workspace& workspace);
+using Run = void (*)(const Op& op, Team& team);
+
+// What the CPU computes itself.
+#define SLUICE_CPU_OPS(X) SLUICE_PLAIN_OPS(X) X(RoutedExpertBatch)
 
 struct Table {
-    Run<ActQuant> act_quant;
-    Run<RopeRequant> rope_requant;
-    Run<RmsNorm> rms_norm;
-    Run<LinearFp8> linear_fp8;
-    Run<LinearBf16> linear_bf16;
-    Run<GroupedOutput> grouped_output;
-    Run<HyperMix> hyper_mix;
-    Run<HyperCollapse> hyper_collapse;
-    Run<HyperExpand> hyper_expand;
-    Run<SparseAttention> sparse_attention;
-    Run<WindowStore> window_store;
-    Run<CompressPool> compress_pool;
-    Run<IndexTopk> index_topk;
-    Run<ScaleBf16> scale_bf16;
-    Run<EngramGather> engram_gather;
-    Run<EngramGate> engram_gate;
-    Run<Route> route;
-    Run<Swiglu> swiglu;
-    Run<RoutedExpertBatch> routed_experts;
-    Run<Combine> combine;
+#define SLUICE_ENTRY(Op) Run<Op> run_##Op;
+    SLUICE_CPU_OPS(SLUICE_ENTRY)
+#undef SLUICE_ENTRY
 };
 
 const Table& table_scalar();

@@ -1,22 +1,24 @@
-// SparseAttention and RotatedAttention: a block computes 16 heads of one query over its window and
-// its selected rows.
+// Source of device.cuh. SparseAttention and RotatedAttention: a block of threads computes 16 heads
+// of one query over its window and its selected rows.
 //
-// 1. scores on tensor cores, a tile of 8 keys a warp, to shared memory; 2. per head maximum, exp,
-// denominator (keys in a constant order), probabilities rounded to bf16 in place; 3. probabilities
-// x keys on tensor cores, each warp its own columns, keys staged 16 at a time. Shared memory: 16
-// heads x keys fp32 + one key tile.
+// 1. Scores on tensor cores, a tile of 8 keys per warp, to shared memory.
+// 2. Per head: maximum, exp, denominator (keys in a constant order); probabilities are rounded to
+// bf16 in place.
+// 3. Probabilities x keys on tensor cores. Each warp has columns of its own; keys are staged 16 at
+// a time.
+// Shared memory: 16 heads x keys fp32 + one key tile.
 #include "kernels/cuda/attention.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// A warp takes several tiles of 8 keys at a time, so that the heads' fragments are read and turned
-// once for all of them; each tile's additions are those of score_tile.
+// A warp takes several tiles of 8 keys at a time, so that the heads' fragments are read and rotated
+// once for all of them. The additions of each tile are those of score_tile().
 __device__ void scores(const SparseAttention& op, const Turn& turn, int query, int head0,
                        const bf16* const* keys, int count, int stride, float* s) {
     constexpr int tiles = 4;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
-    const bf16* row = op.q + ((int64_t)query * op.heads + head0 + g) * op.dim;
+    const bf16* row = op.q + (int64_t(query) * op.heads + head0 + g) * op.dim;
     bool low = head0 + g < op.heads, high = head0 + g + 8 < op.heads;
     for (int first = w * 8; first < count; first += tiles * warps * 8) {
         const bf16* key[tiles];
@@ -46,7 +48,7 @@ __device__ void scores(const SparseAttention& op, const Turn& turn, int query, i
     }
 }
 
-// Sixteen keys on their way to shared memory by way of registers: dim <= 512.
+// Sixteen keys on their way to shared memory through registers: dim <= 512.
 struct Ahead {
     static constexpr int pieces = key_tile * 512 / 8 / block;
     uint4 v[pieces];
@@ -65,7 +67,7 @@ struct Ahead {
         for (int i = 0; i < pieces; ++i) {
             int key = place[i] >> 16;
             v[i] = key < key_tile && base + key < count
-                       ? *(const uint4*)(keys[base + key] + (place[i] & 0xffff))
+                       ? *reinterpret_cast<const uint4*>(keys[base + key] + (place[i] & 0xffff))
                        : make_uint4(0, 0, 0, 0);
         }
     }
@@ -73,7 +75,8 @@ struct Ahead {
 #pragma unroll
         for (int i = 0; i < pieces; ++i) {
             int key = place[i] >> 16;
-            if (key < key_tile) *(uint4*)(staged + key * stride + (place[i] & 0xffff)) = v[i];
+            if (key < key_tile)
+                *reinterpret_cast<uint4*>(staged + key * stride + (place[i] & 0xffff)) = v[i];
         }
     }
 };
@@ -102,7 +105,7 @@ __device__ void weighted_sum(const SparseAttention& op, const Turn& back, int qu
             int column = (t * warps + w) * 8;
             if (column >= op.dim) continue;
             uint32_t address =
-                (uint32_t)__cvta_generic_to_shared(staged + (lane % 16) * staged_stride + column);
+                uint32_t(__cvta_generic_to_shared(staged + (lane % 16) * staged_stride + column));
             uint32_t b0, b1;
             asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
                          : "=r"(b0), "=r"(b1)
@@ -123,9 +126,9 @@ __global__ void __launch_bounds__(block, 3)
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float den[head_tile];
     int stride = shape.keys_max + 4, staged_stride = shape.dim_padded + 8;
-    auto** keys = (const bf16**)memory;
-    auto* s = (float*)(keys + shape.keys_max);
-    auto* staged = (bf16*)(s + head_tile * stride);
+    auto** keys = reinterpret_cast<const bf16**>(memory);
+    auto* s = reinterpret_cast<float*>(keys + shape.keys_max);
+    auto* staged = reinterpret_cast<bf16*>(s + head_tile * stride);
     int query = blockIdx.x, head0 = blockIdx.y * head_tile;
     int count = list_keys(op, query, keys);
     Turn turn = turn_of(rotation.rope, rotation.position + query, op.dim, false);
@@ -143,9 +146,9 @@ __global__ void __launch_bounds__(block, 3)
 
 }  // namespace
 
-size_t attention_workspace(int heads, int window, int k) {
+size_t attention_scratch_bytes(int heads, int window, int k) {
     size_t keys = ceil_div(window + k, key_tile) * key_tile + 4;
-    return (size_t)few_queries * ceil_div(heads, head_tile) * head_tile * keys * sizeof(float);
+    return size_t(few_queries) * ceil_div(heads, head_tile) * head_tile * keys * sizeof(float);
 }
 
 size_t attention_shared_bytes(int window, int k, int dim) {
@@ -158,10 +161,10 @@ size_t attention_shared_bytes(int window, int k, int dim) {
 
 namespace {
 
-void launch(const SparseAttention& op, const Rotation& rotation, Workspace& work, Lane lane) {
+void launch(const SparseAttention& op, const Rotation& rotation, Lane lane) {
     if (!op.n) return;
     Shape shape{ceil_div(op.window + op.k, key_tile) * key_tile, ceil_div(op.dim, 16) * 16};
-    if (op.n <= few_queries) return launch_few(op, rotation, work, lane);
+    if (op.n <= few_queries) return launch_few(op, rotation, lane);
     size_t bytes = attention_shared_bytes(op.window, op.k, op.dim);
     launch_plain(attention_kernel, dim3(op.n, ceil_div(op.heads, head_tile)), block, bytes, lane,
                  op, rotation, shape);
@@ -169,13 +172,14 @@ void launch(const SparseAttention& op, const Rotation& rotation, Workspace& work
 
 }  // namespace
 
-void launch(const SparseAttention& op, Workspace& work, Lane lane) {
-    launch(op, Rotation{}, work, lane);
+void launch(const SparseAttention& op, Lane lane) {
+    launch(op, Rotation{}, lane);
 }
 
-// The queries stay as they are: they are turned on the way to the matrix unit.
-void launch(const RotatedAttention& op, Workspace& work, Lane lane) {
-    launch(op.attention, Rotation{op.query.rope, op.query.position}, work, lane);
+// The queries in memory stay as they are: they are rotated on the way to the matrix unit.
+bool launch(const RotatedAttention& op, Lane lane) {
+    launch(op.attention, Rotation{op.query.rope, op.query.position}, lane);
+    return true;
 }
 
 }  // namespace sluice::cuda

@@ -1,5 +1,5 @@
-// What the kernels of SparseAttention share: a block of 256 threads, 16 heads of one query at a
-// time.
+// What the kernels of SparseAttention share: blocks of 256 threads, which handle 16 heads of one
+// query at a time.
 #pragma once
 
 #include "kernels/cuda/rope.cuh"
@@ -7,13 +7,13 @@
 namespace sluice::cuda {
 
 struct Rotation {
-    RopeTable rope;  // cos == null: none
+    RopeTable rope;  // cos == null: no rotation
     int position;    // of query 0
 };
 
 constexpr int few_queries = 8;
-// Up to few_queries, in two launches that spread over the card.
-void launch_few(const SparseAttention& op, const Rotation& rotation, Workspace& work, Lane lane);
+// For at most few_queries queries: two launches that spread over the device.
+void launch_few(const SparseAttention& op, const Rotation& rotation, Lane lane);
 size_t few_shared_bytes(int window, int k);
 
 namespace {
@@ -21,29 +21,29 @@ namespace {
 constexpr int block = 256, warps = block / warp, head_tile = 16, key_tile = 16;
 
 struct Shape {
-    int keys_max;    // window + k, a multiple of 16
-    int dim_padded;  // multiple of 16; rows of the key tile are 8 halves longer against bank
-                     // conflicts
+    int keys_max;  // window + k, rounded up to 16
+    // dim rounded up to 16. Rows of the key tile are 8 halves longer, to avoid bank conflicts.
+    int dim_padded;
 };
 
-// The vector of a position.
+// The key at a position.
 __device__ inline const bf16* window_key(const SparseAttention& op, int64_t at) {
     return at >= op.position ? op.chunk + (at - op.position) * op.dim
-                             : op.ring + at % op.window * op.dim;
+                             : op.buffer + at % op.window * op.dim;
 }
 
-// Fills `keys` with where the query's keys are, in order, and returns how many. All threads call
-// it.
+// Fills `keys` with the addresses of the query's keys, in order, and returns how many there are.
+// All threads call it.
 __device__ int list_keys(const SparseAttention& op, int query, const bf16** keys) {
     __shared__ int valid_of[warps];
-    int64_t p = (int64_t)op.position + query, first = max((int64_t)0, p - op.window + 1);
-    int window = (int)(p - first + 1), lane = threadIdx.x % warp, w = threadIdx.x / warp;
+    int64_t p = int64_t(op.position) + query, first = max(int64_t(0), p - op.window + 1);
+    int window = int(p - first + 1), lane = threadIdx.x % warp, w = threadIdx.x / warp;
     int at = window, k = op.compressed ? op.k : 0;
-    const int32_t* rows = op.topk + (int64_t)query * op.k;
-    int next = (int)threadIdx.x < k ? rows[threadIdx.x] : -1;
+    const int32_t* rows = op.topk + int64_t(query) * op.k;
+    int next = int(threadIdx.x) < k ? rows[threadIdx.x] : -1;
     for (int i = threadIdx.x; i < window; i += block) keys[i] = window_key(op, first + i);
     for (int base = 0; base < k; base += block) {
-        int row = next, ahead = base + block + (int)threadIdx.x;
+        int row = next, ahead = base + block + int(threadIdx.x);
         next = ahead < k ? rows[ahead] : -1;
         unsigned valid = __ballot_sync(0xffffffffu, row >= 0);
         if (lane == 0) valid_of[w] = __popc(valid);
@@ -55,19 +55,19 @@ __device__ int list_keys(const SparseAttention& op, int query, const bf16** keys
         }
         if (row >= 0)
             keys[before + __popc(valid & ((1u << lane) - 1))] =
-                op.compressed + (int64_t)row * op.dim;
+                op.compressed + int64_t(row) * op.dim;
         __syncthreads();
     }
     __syncthreads();
     return at;
 }
 
-// Eight halves of a vector, 0 beyond the end. dim % 8 == 0 and vectors are 16-byte aligned.
+// Eight halves of a vector, 0 beyond the end. dim % 8 == 0, and vectors are 16-byte aligned.
 __device__ inline uint4 load8(const bf16* v, int at, int dim) {
-    return v && at < dim ? *(const uint4*)(v + at) : make_uint4(0, 0, 0, 0);
+    return v && at < dim ? *reinterpret_cast<const uint4*>(v + at) : make_uint4(0, 0, 0, 0);
 }
 
-// Two bf16 of a word as a pair, turned.
+// The two bf16 of a word as a pair, rotated.
 __device__ inline uint32_t turn_word(uint32_t word, const Turn& turn, int at) {
     float a = __uint_as_float(word << 16), b = __uint_as_float(word & 0xffff0000u);
     turn.apply(at, a, b);
@@ -79,13 +79,13 @@ __device__ inline uint4 turn8(uint4 v, const Turn& turn, int at) {
                       turn_word(v.z, turn, at + 4), turn_word(v.w, turn, at + 6));
 }
 
-// Scores of 16 heads x 8 keys in the lane's fragment: rows g and g + 8, columns 2 quad and 2 quad
-// + 1.
+// Scores of 16 heads x 8 keys in the lane's fragment: rows g and g + 8, columns 2 quad and 2 quad +
+// 1.
 __device__ inline void score_tile(const SparseAttention& op, const Turn& turn, int query, int head0,
                                   const bf16* key, float (&c)[4]) {
     int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
     auto head_row = [&](int h) {
-        return head0 + h < op.heads ? op.q + ((int64_t)query * op.heads + head0 + h) * op.dim
+        return head0 + h < op.heads ? op.q + (int64_t(query) * op.heads + head0 + h) * op.dim
                                     : nullptr;
     };
     const bf16 *low = head_row(g), *high = head_row(g + 8);
@@ -101,8 +101,8 @@ __device__ inline void score_tile(const SparseAttention& op, const Turn& turn, i
     }
 }
 
-// One warp a head: maximum, P, denominator. P is left in s, rounded to bf16; the tail up to
-// `padded` is zeroed.
+// One warp per head: maximum, P, denominator. P stays in s, rounded to bf16; the tail up to
+// `padded` is set to zero.
 __device__ void softmax(const SparseAttention& op, int head0, int count, int padded, int stride,
                         float* s, float* den) {
     int lane = threadIdx.x % warp;
@@ -133,7 +133,7 @@ __device__ inline uint32_t pack(float low, float high) {
     return (__float_as_uint(low) >> 16) | (__float_as_uint(high) & 0xffff0000u);
 }
 
-// Two columns of heads g and g + 8, divided, turned back.
+// Two columns of heads g and g + 8, divided and rotated back.
 __device__ inline void write_tile(const SparseAttention& op, const Turn& back, int query, int head0,
                                   int column, const float (&c)[4], const float* den) {
     int g = threadIdx.x % warp / 4;
@@ -143,7 +143,7 @@ __device__ inline void write_tile(const SparseAttention& op, const Turn& back, i
         if (head0 + h >= op.heads) continue;
         float a = round_bf16(c[2 * i] / den[h]), b = round_bf16(c[2 * i + 1] / den[h]);
         back.apply(column, a, b);
-        bf16* out = op.out + ((int64_t)query * op.heads + head0 + h) * op.dim + column;
+        bf16* out = op.out + (int64_t(query) * op.heads + head0 + h) * op.dim + column;
         out[0] = to_bf16(a);
         out[1] = to_bf16(b);
     }

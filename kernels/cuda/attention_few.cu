@@ -1,5 +1,6 @@
-// Attention of few queries: scores by one launch, a warp a tile of 8 keys; then probabilities and
-// the weighted sum, a block 32 columns of 16 heads. The additions are those of attention_kernel.
+// Source of attention.cuh. Attention of few queries in two launches: scores, with a tile of 8 keys
+// per warp; then probabilities and the weighted sum, with 32 columns of 16 heads per block of
+// threads. The additions are those of attention_kernel.
 #include "kernels/cuda/attention.cuh"
 
 namespace sluice::cuda {
@@ -8,7 +9,7 @@ namespace {
 constexpr int columns = 32, chunk = 160,
               pieces = columns / 8;                    // keys staged at once, 16-byte pieces
 constexpr int tile_stride = columns + 8;               // halves
-constexpr int held = ceil_div(chunk * pieces, block);  // pieces a thread has on the way
+constexpr int held = ceil_div(chunk * pieces, block);  // pieces in flight per thread
 
 int stride_of(int window, int k) {
     return ceil_div(window + k, key_tile) * key_tile + 4;
@@ -19,7 +20,7 @@ __global__ void __launch_bounds__(block)
     few_scores_kernel(SparseAttention op, Rotation rotation, float* s, int stride) {
     extern __shared__ __align__(16) std::byte memory[];
     start_after_previous();
-    auto** keys = (const bf16**)memory;
+    auto** keys = reinterpret_cast<const bf16**>(memory);
     int query = blockIdx.z, head0 = blockIdx.y * head_tile, lane = threadIdx.x % warp,
         quad = lane % 4, g = lane / 4;
     int count = list_keys(op, query, keys);
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(block)
     Turn turn = turn_of(rotation.rope, rotation.position + query, op.dim, false);
     float c[4];
     score_tile(op, turn, query, head0, tile + g < count ? keys[tile + g] : nullptr, c);
-    float* mine = s + ((int64_t)query * gridDim.y + blockIdx.y) * head_tile * stride;
+    float* mine = s + (int64_t(query) * gridDim.y + blockIdx.y) * head_tile * stride;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         int at = tile + 2 * quad + i % 2;
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(block)
     }
 }
 
-// This thread's pieces of the chunk of keys that begins at `base`: 0 beyond the last key.
+// This thread's pieces of the chunk of keys that starts at `base`: 0 beyond the last key.
 __device__ inline void fetch(const SparseAttention& op, const bf16* const* keys, int count,
                              int base, int column0, uint4 (&to)[held]) {
 #pragma unroll
@@ -51,21 +52,22 @@ __global__ void __launch_bounds__(block)
     few_values_kernel(SparseAttention op, Rotation rotation, const float* scores, int stride) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float den[head_tile];
-    auto* s = (float*)memory;
-    auto* tile = (bf16*)(s + head_tile * stride);
-    auto** keys = (const bf16**)(tile + chunk * tile_stride);
+    auto* s = reinterpret_cast<float*>(memory);
+    auto* tile = reinterpret_cast<bf16*>(s + head_tile * stride);
+    auto** keys = reinterpret_cast<const bf16**>(tile + chunk * tile_stride);
     int query = blockIdx.z, head0 = blockIdx.y * head_tile, column0 = blockIdx.x * columns;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     start_after_previous();
     int count = list_keys(op, query, keys), padded = ceil_div(count, key_tile) * key_tile;
     uint4 next[held];
     fetch(op, keys, count, 0, column0, next);
-    const float* mine = scores + ((int64_t)query * gridDim.y + blockIdx.y) * head_tile * stride;
+    const float* mine = scores + (int64_t(query) * gridDim.y + blockIdx.y) * head_tile * stride;
     for (int h = w; h < head_tile; h += warps)
 #pragma unroll 5
         for (int i = lane * 4; i < count; i += warp * 4)
-            *(float4*)(s + h * stride + i) = *(const float4*)(mine + h * stride + i);
-    __syncwarp();  // a warp's heads are its own
+            *reinterpret_cast<float4*>(s + h * stride + i) =
+                *reinterpret_cast<const float4*>(mine + h * stride + i);
+    __syncwarp();  // each warp handles heads of its own
     softmax(op, head0, count, padded, stride, s, den);
     int column = w * 8;
     bool works = column < columns && column0 + column < op.dim;
@@ -76,7 +78,8 @@ __global__ void __launch_bounds__(block)
         for (int i = 0; i < held; ++i) {
             int piece = threadIdx.x + i * block;
             if (piece < chunk * pieces)
-                *(uint4*)(tile + piece / pieces * tile_stride + piece % pieces * 8) = next[i];
+                *reinterpret_cast<uint4*>(tile + piece / pieces * tile_stride +
+                                          piece % pieces * 8) = next[i];
         }
         fetch(op, keys, count, base + chunk, column0, next);
         __syncthreads();
@@ -89,7 +92,7 @@ __global__ void __launch_bounds__(block)
             uint32_t a2 = pack(r0[2 * quad + 8], r0[2 * quad + 9]),
                      a3 = pack(r1[2 * quad + 8], r1[2 * quad + 9]);
             uint32_t address =
-                (uint32_t)__cvta_generic_to_shared(tile + (k + lane % 16) * tile_stride + column);
+                uint32_t(__cvta_generic_to_shared(tile + (k + lane % 16) * tile_stride + column));
             uint32_t b0, b1;
             asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
                          : "=r"(b0), "=r"(b1)
@@ -111,14 +114,15 @@ size_t few_shared_bytes(int window, int k) {
            stride * sizeof(const bf16*);
 }
 
-void launch_few(const SparseAttention& op, const Rotation& rotation, Workspace& work, Lane lane) {
+void launch_few(const SparseAttention& op, const Rotation& rotation, Lane lane) {
     unsigned tiles = ceil_div(op.heads, head_tile);
     int stride = stride_of(op.window, op.k);
-    auto* s = (float*)work.memory;
+    auto* s = reinterpret_cast<float*>(lane.scratch.memory);
     launch_kernel(few_scores_kernel, dim3(ceil_div(stride, warps * 8), tiles, op.n), block,
                   stride * sizeof(const bf16*), lane, op, rotation, s, stride);
     launch_kernel(few_values_kernel, dim3(ceil_div(op.dim, columns), tiles, op.n), block,
-                  few_shared_bytes(op.window, op.k), lane, op, rotation, (const float*)s, stride);
+                  few_shared_bytes(op.window, op.k), lane, op, rotation,
+                  reinterpret_cast<const float*>(s), stride);
 }
 
 }  // namespace sluice::cuda

@@ -1,8 +1,9 @@
-// The CUDA backend: one arena taken at start, a compute stream, an upload stream, and marks between
-// them.
+// Source of kernels/backend.h: the CUDA backend. One arena taken at start, a compute stream, an
+// upload stream, and marks between the two.
 #include <cstring>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "io/log.h"
@@ -16,7 +17,7 @@ namespace {
 
 using cuda::alignment, cuda::check, cuda::meaning, cuda::Marks, cuda::Stopwatch;
 
-constexpr size_t staging_bytes = 64 * 1024;  // of small downloads
+constexpr size_t staging_bytes = 64 * 1024;  // for small downloads
 constexpr uint64_t margin = 256ull << 20;    // left to desktop and driver when no budget is given
 
 class CudaBackend final : public Backend {
@@ -78,126 +79,32 @@ class CudaBackend final : public Backend {
         compute_time_.clear();
     }
 
-    void run(const ActQuant& op) override {
-        start("ActQuant", [&] { cuda::launch(op, lane()); });
+#define SLUICE_START(Op)              \
+    void run(const Op& op) override { \
+        start(#Op, op);               \
     }
-    void run(const RopeRequant& op) override {
-        start("RopeRequant", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const RmsNorm& op) override {
-        start("RmsNorm", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const LinearFp8& op) override {
-        start("LinearFp8", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const LinearBf16& op) override {
-        start("LinearBf16", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const GroupedOutput& op) override {
-        start("GroupedOutput", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const HyperMix& op) override {
-        need("HyperMix", cuda::hyper_workspace(op.n, op.dim));
-        start("HyperMix", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const HyperCollapse& op) override {
-        start("HyperCollapse", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const HyperExpand& op) override {
-        start("HyperExpand", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const SparseAttention& op) override {
-        need("SparseAttention", cuda::attention_workspace(op.heads, op.window, op.k));
-        start("SparseAttention", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const WindowStore& op) override {
-        start("WindowStore", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const CompressPool& op) override {
-        start("CompressPool", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const IndexTopk& op) override {
-        need("IndexTopk", cuda::index_workspace(op.n, op.rows));
-        start("IndexTopk", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const ScaleBf16& op) override {
-        start("ScaleBf16", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const EngramGather& op) override {
-        start("EngramGather", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const EngramGate& op) override {
-        start("EngramGate", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const Route& op) override {
-        need("Route", cuda::route_workspace(op.n, op.gate.rows));
-        start("Route", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const Swiglu& op) override {
-        start("Swiglu", [&] { cuda::launch(op, lane()); });
-    }
-    void run(const RoutedExpert& op) override {
-        need("RoutedExpert",
-             cuda::expert_workspace(op.count, op.expert.w1.cols, op.expert.w1.rows));
-        start("RoutedExpert", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const RoutedExpertBatch& op) override {
-        for (int32_t i = 0; i < op.count; ++i) {
-            const RoutedExpert& item = op.items[i];
-            need("RoutedExpert",
-                 cuda::expert_workspace(item.count, item.expert.w1.cols, item.expert.w1.rows));
-        }
-        start("RoutedExpertBatch", [&] { cuda::launch(op, work_, lane()); });
-    }
-    void run(const Combine& op) override {
-        start("Combine", [&] { cuda::launch(op, lane()); });
-    }
-
-    void run(const Best& op) override {
-        start("Best", [&] { cuda::launch(op, lane()); });
-    }
-
-    void run(const HyperStep& op) override {
-        need("HyperStep", cuda::hyper_workspace(op.mix.n, op.mix.dim));
-        chain("HyperStep", op, [&] { return cuda::launch(op, work_, lane()); });
-    }
-    void run(const LinearFp8Pair& op) override {
-        chain("LinearFp8Pair", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const LatentFinish& op) override {
-        chain("LatentFinish", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const GroupedOutputQuant& op) override {
-        chain("GroupedOutputQuant", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const GateUp& op) override {
-        chain("GateUp", op, [&] { return cuda::launch(op, lane()); });
-    }
-    void run(const RotatedAttention& op) override {
-        const SparseAttention& a = op.attention;
-        need("RotatedAttention", cuda::attention_workspace(a.heads, a.window, a.k));
-        start("RotatedAttention", [&] { cuda::launch(op, work_, lane()); });
-    }
+    SLUICE_OPS(SLUICE_START)
+#undef SLUICE_START
 
  private:
     Result<void> open(const CudaOptions& options);
     Result<std::byte*> take(size_t bytes, std::string_view purpose);
 
-    // The first failure is kept and reported by the next call that can: asynchronous work has no
-    // other place.
+    // Asynchronous work has no place of its own to report a failure: the first one is kept, and the
+    // next call that can return an error returns it.
     void note(cudaError_t error, std::string_view what) {
         if (error != cudaSuccess && !failure_)
             failure_ = Error{Code::device, cat("CUDA: ", what, ": ", meaning(error))};
     }
     void need(std::string_view what, size_t bytes) {
-        if (bytes > work_.bytes && !failure_)
-            failure_ = Error{Code::device, cat(what, " needs ", bytes,
-                                               " bytes of scratch, reserved are ", work_.bytes)};
+        if (bytes > scratch_.bytes && !failure_)
+            failure_ = Error{Code::device, cat(what, " needs ", bytes, " bytes of scratch, but ",
+                                               scratch_.bytes, " are reserved")};
     }
     cuda::Lane lane() {
-        return {compute_, can_overlap_, &after_kernel_, &graphs_, &counters_.launches};
+        return {compute_, can_overlap_, &after_kernel_, &graphs_, &counters_.launches, scratch_};
     }
-    // For what is no kernel: after all that was recorded.
+    // For everything that is not a kernel: sends what was recorded first.
     cudaStream_t stream() {
         send_recorded();
         after_kernel_ = false;
@@ -209,32 +116,25 @@ class CudaBackend final : public Backend {
         note(cudaGetLastError(), "graph");
         ++counters_.graphs;
     }
-    // The same, at a trip to the host: the row that begin_repeat() announced ends.
+    // The same for a trip to the host, which ends the sequence that begin_repeat() announced.
     cudaStream_t trip() {
         const cudaStream_t all = stream();
         graphs_.end();
         compute_time_.end(all);
         return all;
     }
-    template <class Launch>
-    void start(std::string_view what, const Launch& launch) {
+    // Calls the operation's launch function. Where a composed operation has no launch for this
+    // shape, its parts run one after another.
+    template <class Op>
+    void start(std::string_view name, const Op& op) {
+        need(name, cuda::scratch_bytes(op));
         if (failure_) return;
         compute_time_.begin(compute_);
-        launch();
-        note(cudaGetLastError(), what);
-    }
-    // One launch, or the parts one after another.
-    template <class Op, class Launch>
-    void chain(std::string_view what, const Op& op, const Launch& launch) {
-        bool done = false;
-        if (!failure_) {
-            compute_time_.begin(compute_);
-            done = launch();
-        }
-        if (done)
-            note(cudaGetLastError(), what);
-        else
-            Backend::run(op);
+        if constexpr (std::is_void_v<decltype(cuda::launch(op, lane()))>)
+            cuda::launch(op, lane());
+        else if (!cuda::launch(op, lane()))
+            return Backend::run(op);
+        note(cudaGetLastError(), name);
     }
     Result<void> report() {
         if (!failure_) return {};
@@ -243,7 +143,7 @@ class CudaBackend final : public Backend {
 
     std::string name_;
     cudaStream_t compute_ = nullptr, uploads_ = nullptr;
-    bool can_overlap_ = false, after_kernel_ = false;  // cuda::Lane
+    bool can_overlap_ = false, after_kernel_ = false;  // see cuda::Lane
     bool use_graphs_ = false;
     cuda::Graphs graphs_;
     std::byte* staging_ = nullptr;  // pinned, staging_bytes
@@ -254,7 +154,7 @@ class CudaBackend final : public Backend {
     std::byte* arena_ = nullptr;
     size_t size_ = 0, used_ = 0;
     size_t shared_limit_ = 0;
-    cuda::Workspace work_;
+    cuda::KernelScratch scratch_;
     std::vector<void*> shared_;
     std::vector<void*> pinned_;
     std::optional<Error> failure_;
@@ -277,13 +177,13 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
                 props.minor, ")");
     cudaFuncAttributes probe{};
     if (auto code =
-            check(cudaFuncGetAttributes(&probe, cuda::any_kernel()), "no code for this card");
+            check(cudaFuncGetAttributes(&probe, cuda::any_kernel()), "no code for this GPU");
         !code)
-        return within(cat(name_, ", this binary holds compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
+        return within(cat(name_, ", this binary has code for compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
                       code.error());
     shared_limit_ = props.sharedMemPerBlockOptin;
     if (options.overlap == true && props.major < 9)
-        return fail(Code::device, cat(name_, ": kernels overlap from compute 9.0 on"));
+        return fail(Code::device, cat(name_, ": overlapping kernels need compute 9.0 or later"));
     can_overlap_ = options.overlap.value_or(props.major >= 9);
     use_graphs_ = options.graphs.value_or(!can_overlap_);
     size_t free = 0, total = 0;
@@ -291,12 +191,12 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     size_ = options.vram_budget ? options.vram_budget : (free > margin ? free - margin : 0);
     size_ = size_ / alignment * alignment;
     if (size_ > free)
-        return fail(Code::no_memory, cat(name_, ": --vram asks for ", size_text(size_),
-                                         ", free are ", size_text(free), " of ", size_text(total)));
+        return fail(Code::no_memory, cat(name_, ": --vram asks for ", size_text(size_), ", but ",
+                                         size_text(free), " of ", size_text(total), " are free"));
     if (cudaMalloc(&arena_, size_) != cudaSuccess) {
         cudaGetLastError();
-        return fail(Code::no_memory, cat(name_, ": cannot allocate ", size_text(size_),
-                                         "; free are ", size_text(free)));
+        return fail(Code::no_memory, cat(name_, ": cannot allocate ", size_text(size_), "; ",
+                                         size_text(free), " are free"));
     }
     for (cudaStream_t* stream : {&compute_, &uploads_}) {
         auto made = check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "stream");
@@ -315,8 +215,8 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     if (auto made = upload_time_.create(); !made) return made;
     auto tickets = take(cuda::tickets_max * sizeof(unsigned), "counters");
     if (!tickets) return tl::unexpected<Error>(tickets.error());
-    work_.tickets = (unsigned*)*tickets;
-    fill_zero(work_.tickets, cuda::tickets_max * sizeof(unsigned));
+    scratch_.tickets = reinterpret_cast<unsigned*>(*tickets);
+    fill_zero(scratch_.tickets, cuda::tickets_max * sizeof(unsigned));
     return report();
 }
 
@@ -336,9 +236,9 @@ Result<std::byte*> CudaBackend::take(size_t bytes, std::string_view purpose) {
     bytes = (bytes + alignment - 1) / alignment * alignment;
     if (bytes > size_ - used_)
         return fail(Code::no_memory,
-                    cat("VRAM: ", purpose, " needs ", size_text(bytes), ", left are ",
+                    cat("VRAM: ", purpose, " needs ", size_text(bytes), ", but only ",
                         size_text(size_ - used_), " of ", size_text(size_),
-                        "; a smaller context, chunk or cache would fit"));
+                        " are left; use a smaller context, chunk or cache"));
     std::byte* at = arena_ + used_;
     used_ += bytes;
     return at;
@@ -356,7 +256,7 @@ Result<std::byte*> CudaBackend::allocate_shared(size_t bytes, std::string_view p
         !got)
         return tl::unexpected<Error>(got.error());
     shared_.push_back(memory);
-    return (std::byte*)memory;
+    return static_cast<std::byte*>(memory);
 }
 
 uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
@@ -371,16 +271,16 @@ Result<void> CudaBackend::reserve(const Shapes& largest) {
         return fail(
             Code::unsupported,
             cat("window ", largest.window, " and index_topk ", largest.index_topk, " need ",
-                attention, " bytes of shared memory in attention, the card's kernels may use ",
+                attention, " bytes of shared memory in attention, but the GPU's kernels may use ",
                 limit));
     if (largest.group_rank % 16)
         return fail(Code::unsupported,
-                    cat("o_lora_rank ", largest.group_rank, " is no multiple of 16"));
+                    cat("o_lora_rank ", largest.group_rank, " is not a multiple of 16"));
     size_t bytes = reserve_bytes(largest);
-    auto memory = take(bytes, "workspace of the kernels");
+    auto memory = take(bytes, "scratch of the kernels");
     if (!memory) return tl::unexpected<Error>(memory.error());
-    work_.memory = *memory;
-    work_.bytes = bytes;
+    scratch_.memory = *memory;
+    scratch_.bytes = bytes;
     return {};
 }
 
@@ -388,8 +288,8 @@ void CudaBackend::upload(void* device, const void* host, size_t bytes) {
     compute_time_.end(stream());
     note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, compute_), "upload");
     cudaPointerAttributes kind{};
-    // Pageable memory is staged before the call returns; pinned memory is read later, so the caller
-    // is made to wait.
+    // Pageable memory is staged before the call returns. Pinned memory is read later, so the caller
+    // has to wait.
     if (cudaPointerGetAttributes(&kind, host) == cudaSuccess && kind.type == cudaMemoryTypeHost) {
         note(cudaStreamSynchronize(compute_), "upload");
         ++counters_.waits;
@@ -454,8 +354,8 @@ Result<void> CudaBackend::synchronize() {
     return report();
 }
 
-// Without pinning, uploads are slower and no longer beside compute; results are the same, so that
-// is a line, no error.
+// Without pinning, uploads are slower and no longer run beside compute, but results are the same.
+// So failing to pin is a warning, not an error.
 Result<void> CudaBackend::pin(std::span<std::byte> host) {
     cudaError_t error = cudaHostRegister(host.data(), host.size(), cudaHostRegisterPortable);
     if (error == cudaSuccess) {
@@ -464,7 +364,7 @@ Result<void> CudaBackend::pin(std::span<std::byte> host) {
     }
     cudaGetLastError();
     log::warn_once("pin", cat("cannot pin ", size_text(host.size()), " of host memory (",
-                              meaning(error), "): uploads to the card will be slower"));
+                              meaning(error), "): uploads to the GPU will be slower"));
     return {};
 }
 

@@ -1,6 +1,6 @@
-// What the CUDA sources share: launch checking, warp sums, matrix instructions, code conversions.
+// What the CUDA sources share: launches, warp sums, matrix instructions, code conversions.
 //
-// Orders of additions are constants of a kernel: they depend on shapes of weights, never on the
+// The order of additions is a constant of a kernel: it depends on shapes of weights, never on the
 // number of rows.
 #pragma once
 
@@ -14,31 +14,33 @@
 namespace sluice::cuda {
 
 constexpr int warp = 32;
-constexpr size_t alignment = 256;  // of what the arena gives
+constexpr size_t alignment = 256;  // of allocations in the arena
 
-// Scratch of the operations, sized once (reserve) and counted in the arena: no kernel allocates.
+// Scratch of the operations, taken once by reserve() and counted in the arena: no kernel allocates.
 // `tickets` are counters of finished blocks, zero between launches.
 constexpr int tickets_max = 1 << 14;
-struct Workspace {
+struct KernelScratch {
     std::byte* memory = nullptr;
     size_t bytes = 0;
     unsigned* tickets = nullptr;
 };
 
-// The compute stream. Where the card can (compute 9.0 and later), a kernel started through
-// launch_kernel() may begin while the kernel before it drains (programmatic dependent launch): what
-// it does before start_after_previous() reads nothing that is ever written after loading, that is,
-// weights. `after_kernel` is false while the last thing in the stream is no kernel, and then the
-// next one starts the plain way. While `graphs` records, kernels are kept there instead.
+// The compute stream and what a launch on it needs. Where the device can (compute 9.0 and later), a
+// kernel started through launch_kernel() may begin while the kernel before it drains (programmatic
+// dependent launch). Before start_after_previous() it may only read what is never written after
+// loading, that is, weights. `after_kernel` is false while the last thing in the stream is not a
+// kernel; then the next kernel starts the plain way. While `graphs` records, kernels are kept there
+// instead.
 struct Lane {
     cudaStream_t stream = nullptr;
     bool can_overlap = false;
     bool* after_kernel = nullptr;
     Graphs* graphs = nullptr;
-    uint64_t* launches = nullptr;  // counts them
+    uint64_t* launches = nullptr;  // counts launches
+    KernelScratch scratch{};
 };
 
-// Every kernel started through launch_kernel() calls it, all threads, before it reads or writes
+// Every kernel started through launch_kernel() calls this in all threads, before it reads or writes
 // what another kernel writes or reads.
 __device__ inline void start_after_previous() {
 #if __CUDA_ARCH__ >= 900
@@ -47,8 +49,8 @@ __device__ inline void start_after_previous() {
 #endif
 }
 
-// Sends what was recorded, before anything else enters the stream. An error is kept by the runtime
-// like that of a launch.
+// Sends what was recorded, before anything else enters the stream. The runtime keeps an error as it
+// keeps that of a launch.
 inline void flush_graph(const Lane& lane) {
     if (!lane.graphs || lane.graphs->empty()) return;
     lane.graphs->flush(lane.stream, lane.can_overlap);
@@ -56,8 +58,8 @@ inline void flush_graph(const Lane& lane) {
     if (lane.launches) ++*lane.launches;
 }
 
-// Lets a kernel use so much shared memory, from now on: a graph may still hold a launch that needs
-// more than the last one. One thread.
+// Lets a kernel use this much shared memory from now on. Never lowered: a graph may still hold a
+// launch that needs more than the last one. One thread.
 void allow_shared(const void* kernel, size_t bytes);
 
 template <class... Parameters>
@@ -90,7 +92,8 @@ void launch_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, s
     if (lane.after_kernel) *lane.after_kernel = true;
 }
 
-// The same for a kernel that does not call start_after_previous(): after the one before it is done.
+// The same for a kernel that does not call start_after_previous(): it starts when the one before is
+// done.
 template <class... Parameters, class... Arguments>
 void launch_plain(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t shared,
                   const Lane& lane, const Arguments&... arguments) {
@@ -115,7 +118,7 @@ __device__ inline float warp_max(float x) {
     return x;
 }
 
-// max and any over `width` neighbouring lanes.
+// Maximum and "any" over `width` neighbouring lanes.
 template <int width>
 __device__ inline float group_max(float x) {
 #pragma unroll
@@ -131,17 +134,17 @@ __device__ inline bool group_any(bool x) {
     return (votes & mask) != 0;
 }
 
-// ActQuant of the 32 values of a warp: code of this lane's, scale byte of all.
+// ActQuant of the 32 values of a warp: the code of this lane's value, and the scale byte of all.
 __device__ inline void quantise_lane(float v, uint8_t* code, uint8_t* scale) {
     bool bad = group_any<32>(!is_finite(v));
     float a = fmaxf(warp_max(fabsf(v)), 1e-4f);
     uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
-    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    float inverse = bad ? 0.0f : exp2i(127 - int(byte));
     float q = fminf(fmaxf(v * inverse, -448.0f), 448.0f);
     *code = bad ? 0 : float_to_e4m3(q);
     *scale = byte;
 }
-// The same, stored: `at` is this lane's place among the codes.
+// The same, stored: `at` is the place of this lane's code.
 __device__ inline void store_lane(float v, const QuantRows& out, int64_t at) {
     uint8_t code, scale;
     quantise_lane(v, &code, &scale);
@@ -149,7 +152,7 @@ __device__ inline void store_lane(float v, const QuantRows& out, int64_t at) {
     if (threadIdx.x % warp == 0) out.scales[at / 32] = scale;
 }
 
-// Four neighbouring values a lane, eight lanes a group of 32: the same codes and scales.
+// Four neighbouring values per lane, eight lanes per group of 32: the same codes and scales.
 __device__ inline void store_four(const float (&v)[4], const QuantRows& out, int64_t at) {
     bool finite = true;
     float a = 1e-4f;
@@ -161,18 +164,18 @@ __device__ inline void store_four(const float (&v)[4], const QuantRows& out, int
     bool bad = group_any<8>(!finite);
     a = group_max<8>(a);
     uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
-    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    float inverse = bad ? 0.0f : exp2i(127 - int(byte));
     uint32_t codes = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         float q = fminf(fmaxf(v[i] * inverse, -448.0f), 448.0f);
-        codes |= (bad ? 0u : (uint32_t)float_to_e4m3(q)) << (8 * i);
+        codes |= (bad ? 0u : uint32_t(float_to_e4m3(q))) << (8 * i);
     }
-    *(uint32_t*)(out.codes + at) = codes;
+    *reinterpret_cast<uint32_t*>(out.codes + at) = codes;
     if (threadIdx.x % 8 == 0) out.scales[at / 32] = byte;
 }
 
-// SwiGLU with its clamps, NaN kept, rounded to bf16. `weight` may be null.
+// SwiGLU with its clamps, rounded to bf16; NaN is kept. `weight` may be null.
 __device__ inline float swiglu_value(float g, float u, const float* weight, float limit) {
     g = g > limit ? limit : g;
     u = u > limit ? limit : (u < -limit ? -limit : u);
@@ -180,7 +183,8 @@ __device__ inline float swiglu_value(float g, float u, const float* weight, floa
     return round_bf16(weight ? *weight * a : a);
 }
 
-// Sum over the block, the same value in every thread. `shared` holds blockDim.x / 32 floats.
+// Sum over the block of threads, the same value in every thread. `shared` holds blockDim.x / 32
+// floats.
 __device__ inline float block_sum(float x, float* shared) {
     x = warp_sum(x);
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, warps = blockDim.x / warp;
@@ -192,15 +196,15 @@ __device__ inline float block_sum(float x, float* shared) {
     return total;
 }
 
-// Two E4M3 codes (low bytes of `codes`, 16 bits) to two halves, exact. NaN codes do not occur:
-// dense weights are checked when loaded and act_quant writes none.
+// Two E4M3 codes (the low 16 bits of `codes`) to two halves, exact. NaN codes do not occur: dense
+// weights are checked when loaded, and ActQuant writes none.
 __device__ inline uint32_t e4m3x2_to_half2(uint32_t codes) {
 #if __CUDA_ARCH__ >= 890
     uint32_t out;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"((uint16_t)codes));
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"(uint16_t(codes)));
     return out;
 #else
-    // code << 7 placed in a half is value * 2^-8; multiplied back by 256, exactly.
+    // code << 7 placed in a half is value * 2^-8; multiplied by 256 it is exact.
     uint32_t spread = __byte_perm(codes, 0, 0x1404);  // byte 0 -> bits 8..15, byte 1 -> bits 24..31
     uint32_t bits = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 1);
     uint32_t out;
@@ -209,7 +213,7 @@ __device__ inline uint32_t e4m3x2_to_half2(uint32_t codes) {
 #endif
 }
 
-// c += A[16 x 16] B[16 x 8], halves, fp32 accumulators. Turing has only the k = 8 form.
+// c += A[16 x 16] B[16 x 8], halves, fp32 accumulators. Turing only has the k = 8 form.
 __device__ inline void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                                uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
@@ -232,9 +236,9 @@ __device__ inline void mma_f16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t
 #endif
 }
 
-// The same with bfloat16 operands: sm_80 and later. Turing emulates it in fp32 through shuffles: a
-// fragment's k values are gathered from the four threads that hold them. Slow and exact in the same
-// sense.
+// The same with bfloat16 operands: sm_80 and later. Turing emulates it in fp32 through shuffles:
+// the k values of a fragment are gathered from the four threads that hold them. Slow, and exact in
+// the same sense.
 __device__ inline void mma_bf16(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                                 uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
@@ -294,32 +298,16 @@ __device__ inline void mma_s8(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2
 #endif
 }
 
-// One launch function an operation, in stream order.
-void launch(const ActQuant& op, Lane lane);
-void launch(const RopeRequant& op, Lane lane);
-void launch(const RmsNorm& op, Lane lane);
-void launch(const LinearFp8& op, Lane lane);
-void launch(const LinearBf16& op, Lane lane);
-void launch(const GroupedOutput& op, Lane lane);
-void launch(const HyperMix& op, Workspace& work, Lane lane);
-bool launch(const HyperStep& op, Workspace& work, Lane lane);
-void launch(const HyperCollapse& op, Lane lane);
-void launch(const HyperExpand& op, Lane lane);
-void launch(const SparseAttention& op, Workspace& work, Lane lane);
-void launch(const WindowStore& op, Lane lane);
-void launch(const CompressPool& op, Lane lane);
-void launch(const IndexTopk& op, Workspace& work, Lane lane);
-void launch(const ScaleBf16& op, Lane lane);
-void launch(const EngramGather& op, Lane lane);
-void launch(const EngramGate& op, Lane lane);
-void launch(const Route& op, Workspace& work, Lane lane);
-void launch(const Swiglu& op, Lane lane);
-void launch(const RoutedExpert& op, Workspace& work, Lane lane);
-void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane);
-void launch(const Combine& op, Lane lane);
-void launch(const Best& op, Lane lane);
+// One launch function per operation, in stream order. For a composed operation it returns false
+// where this shape has no launch of its own, and then nothing was done.
+#define SLUICE_DECLARE(Op) void launch(const Op& op, Lane lane);
+SLUICE_PLAIN_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+#define SLUICE_DECLARE(Op) bool launch(const Op& op, Lane lane);
+SLUICE_COMPOSED_OPS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
 
-// One token row: false where the shape is not theirs, and nothing was done.
+// For one token row. False where the kernels do not take the shape, and then nothing was done.
 bool launch_one(const LinearFp8& op, Lane lane);
 bool launch_one(const LinearBf16& op, Lane lane);
 bool launch_one(const GroupedOutput& op, Lane lane);
@@ -327,33 +315,63 @@ bool launch_one(const LinearFp8Pair& op, Lane lane);
 bool launch_one(const GroupedOutputQuant& op, Lane lane);
 bool launch_one(const GateUp& op, Lane lane);
 
-// Chains: false where this shape has no single launch, and nothing was done.
-bool launch(const LinearFp8Pair& op, Lane lane);
-bool launch(const LatentFinish& op, Lane lane);
-bool launch(const GroupedOutputQuant& op, Lane lane);
-bool launch(const GateUp& op, Lane lane);
-void launch(const RotatedAttention& op, Workspace& work, Lane lane);
-
-// Cards that there are: 0 without a driver.
+// Number of CUDA devices; 0 without a driver.
 Result<int> device_count();
-// An error (device) that says what is missing: a driver, any card, or the one of that number.
+// An error (device) that says what is missing: a driver, any device, or the one with this number.
 Result<void> require_device(int device);
 
-// Any kernel of this build: asks the runtime whether it has code for the card.
+// Any kernel of this build: asks the runtime whether it has code for the device.
 const void* any_kernel();
 
-// No block uses more shared memory than this: what consumer cards since Ampere offer (Turing: 64
-// KiB, asked at start).
+// No block of threads uses more shared memory than this: what consumer GPUs since Ampere offer
+// (Turing: 64 KiB, asked at start).
 constexpr size_t shared_max = 99 * 1024;
 
-// Bytes of Workspace an operation needs at the most.
-size_t hyper_workspace(int n, int dim);
-size_t index_workspace(int n, int rows);
-size_t route_workspace(int n, int experts);
-size_t expert_workspace(int count, int dim, int inner);
-// Rows to reserve it for: all experts of a chunk in few launches, a tile of 64 begun for many.
+// Bytes of KernelScratch that operations need at most.
+size_t hyper_scratch_bytes(int n, int dim);
+size_t index_scratch_bytes(int n, int rows);
+size_t route_scratch_bytes(int n, int experts);
+size_t expert_scratch_bytes(int count, int dim, int inner);
+// Rows to reserve expert_scratch_bytes() for: all experts of a chunk in few launches, with a tile
+// of 64 begun for many of them.
 int expert_rows(const Shapes& largest);
-size_t attention_workspace(int heads, int window, int k);
+size_t attention_scratch_bytes(int heads, int window, int k);
+
+// The same for one call. An operation that is not listed here needs none.
+template <class Op>
+size_t scratch_bytes(const Op&) {
+    return 0;
+}
+inline size_t scratch_bytes(const HyperMix& op) {
+    return hyper_scratch_bytes(op.n, op.dim);
+}
+inline size_t scratch_bytes(const HyperStep& op) {
+    return scratch_bytes(op.mix);
+}
+inline size_t scratch_bytes(const SparseAttention& op) {
+    return attention_scratch_bytes(op.heads, op.window, op.k);
+}
+inline size_t scratch_bytes(const RotatedAttention& op) {
+    return scratch_bytes(op.attention);
+}
+inline size_t scratch_bytes(const IndexTopk& op) {
+    return index_scratch_bytes(op.n, op.rows);
+}
+inline size_t scratch_bytes(const Route& op) {
+    return route_scratch_bytes(op.n, op.gate.rows);
+}
+inline size_t scratch_bytes(const RoutedExpert& op) {
+    return expert_scratch_bytes(op.count, op.expert.w1.cols, op.expert.w1.rows);
+}
+inline size_t scratch_bytes(const RoutedExpertBatch& op) {
+    size_t most = 0;
+    for (int32_t i = 0; i < op.count; ++i) {
+        const size_t bytes = scratch_bytes(op.items[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 size_t attention_shared_bytes(int window, int k, int dim);
 
 }  // namespace sluice::cuda

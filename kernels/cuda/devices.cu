@@ -1,4 +1,5 @@
-// Which cards there are, what they call themselves, and what kernels need of one.
+// Source of kernels/backend.h and device.cuh: which CUDA devices there are, what they call
+// themselves, and what the kernels need.
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ namespace sluice {
 
 using cuda::check, cuda::meaning;
 
-// No driver at all is "no device"; a driver that does not start is an error with its code.
+// No driver at all means no device; a driver that does not start is an error with its code.
 Result<int> cuda::device_count() {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -33,7 +34,7 @@ Result<void> cuda::require_device(int device) {
         int version = 0;
         const bool driver = cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
         return fail(Code::device,
-                    driver ? "no CUDA device: the NVIDIA driver is there and shows no card "
+                    driver ? "no CUDA device: the NVIDIA driver is installed but shows no GPU "
                              "(nvidia-smi lists them; CUDA_VISIBLE_DEVICES can hide them)"
                            : "no CUDA device: no NVIDIA driver was found; install one");
     }
@@ -74,11 +75,11 @@ Result<std::string> cuda_identity(int device) {
 std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
     size_t bytes = 0;
     for (size_t need :
-         {cuda::hyper_workspace(largest.n, largest.dim),
-          cuda::index_workspace(largest.n, largest.index_rows),
-          cuda::route_workspace(largest.n, largest.experts),
-          cuda::attention_workspace(largest.heads, largest.window, largest.index_topk),
-          cuda::expert_workspace(cuda::expert_rows(largest), largest.dim, largest.inner)})
+         {cuda::hyper_scratch_bytes(largest.n, largest.dim),
+          cuda::index_scratch_bytes(largest.n, largest.index_rows),
+          cuda::route_scratch_bytes(largest.n, largest.experts),
+          cuda::attention_scratch_bytes(largest.heads, largest.window, largest.index_topk),
+          cuda::expert_scratch_bytes(cuda::expert_rows(largest), largest.dim, largest.inner)})
         bytes = need > bytes ? need : bytes;
     return (bytes + cuda::alignment - 1) / cuda::alignment * cuda::alignment;
 }

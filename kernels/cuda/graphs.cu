@@ -16,7 +16,7 @@ void allow_shared(const void* kernel, size_t bytes) {
     size_t& most = allowed.try_emplace({device, kernel}, always).first->second;
     if (bytes <= most) return;
     most = bytes;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes));
 }
 
 namespace {
@@ -37,19 +37,19 @@ Graphs::~Graphs() {
 void Graphs::keep(const void* argument, size_t size, size_t alignment) {
     static_assert(alignof(std::max_align_t) >= argument_alignment);
     const size_t step = std::max(alignment, sizeof(void*));
-    const size_t at = (row_.bytes.size() + step - 1) / step * step;
-    row_.bytes.resize(at + size);
-    std::memcpy(row_.bytes.data() + at, argument, size);
-    row_.places.push_back(at);
+    const size_t at = (recorded_.bytes.size() + step - 1) / step * step;
+    recorded_.bytes.resize(at + size);
+    std::memcpy(recorded_.bytes.data() + at, argument, size);
+    recorded_.offsets.push_back(at);
 }
 
-bool Graphs::same_kernels(const Row& a, const Row& b) {
+bool Graphs::same_kernels(const Sequence& a, const Sequence& b) {
     return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
                       [](const Node& x, const Node& y) { return x.kernel == y.kernel; });
 }
 
-// The same kernels lay their arguments out alike, so that places agree.
-bool Graphs::same(const Row& a, const Row& b, size_t node) {
+// The same kernels lay out their arguments alike, so the offsets agree.
+bool Graphs::same(const Sequence& a, const Sequence& b, size_t node) {
     const Node &x = a.nodes[node], &y = b.nodes[node];
     const size_t begin = node == 0 ? 0 : a.nodes[node - 1].bytes_end;
     return x.grid.x == y.grid.x && x.grid.y == y.grid.y && x.grid.z == y.grid.z &&
@@ -58,11 +58,11 @@ bool Graphs::same(const Row& a, const Row& b, size_t node) {
 }
 
 std::vector<void*> Graphs::arguments(size_t node) {
-    const size_t end =
-        node + 1 < row_.nodes.size() ? row_.nodes[node + 1].first : row_.places.size();
+    const size_t end = node + 1 < recorded_.nodes.size() ? recorded_.nodes[node + 1].first
+                                                         : recorded_.offsets.size();
     std::vector<void*> out;
-    for (size_t i = row_.nodes[node].first; i < end; ++i)
-        out.push_back(row_.bytes.data() + row_.places[i]);
+    for (size_t i = recorded_.nodes[node].first; i < end; ++i)
+        out.push_back(recorded_.bytes.data() + recorded_.offsets[i]);
     return out;
 }
 
@@ -74,8 +74,8 @@ cudaError_t Graphs::make(Graph& graph, bool overlap) {
         edge.from_port = cudaGraphKernelNodePortProgrammatic;
     }
     cudaGraphNode_t before = nullptr;
-    for (size_t i = 0; i < row_.nodes.size(); ++i) {
-        const Node& node = row_.nodes[i];
+    for (size_t i = 0; i < recorded_.nodes.size(); ++i) {
+        const Node& node = recorded_.nodes[i];
         auto pointers = arguments(i);
         cudaGraphNodeParams params{};
         params.type = cudaGraphNodeTypeKernel;
@@ -90,14 +90,14 @@ cudaError_t Graphs::make(Graph& graph, bool overlap) {
         graph.nodes.push_back(made);
         before = made;
     }
-    graph.row = row_;
+    graph.sequence = recorded_;
     return cudaGraphInstantiate(&graph.ready, graph.graph, 0);
 }
 
 cudaError_t Graphs::set_changed(Graph& graph) {
-    for (size_t i = 0; i < row_.nodes.size(); ++i) {
-        if (same(graph.row, row_, i)) continue;
-        const Node& node = row_.nodes[i];
+    for (size_t i = 0; i < recorded_.nodes.size(); ++i) {
+        if (same(graph.sequence, recorded_, i)) continue;
+        const Node& node = recorded_.nodes[i];
         auto pointers = arguments(i);
         cudaKernelNodeParams params{};
         params.func = const_cast<void*>(node.kernel);
@@ -108,15 +108,15 @@ cudaError_t Graphs::set_changed(Graph& graph) {
         auto error = cudaGraphExecKernelNodeSetParams(graph.ready, graph.nodes[i], &params);
         if (error != cudaSuccess) return error;
     }
-    std::swap(graph.row, row_);
+    std::swap(graph.sequence, recorded_);
     return cudaSuccess;
 }
 
 cudaError_t Graphs::flush(cudaStream_t stream, bool overlap) {
-    if (row_.nodes.empty()) return cudaSuccess;
+    if (recorded_.nodes.empty()) return cudaSuccess;
     auto& graphs = known_[tag_];
     auto found = std::find_if(graphs.begin(), graphs.end(),
-                              [&](const Graph& g) { return same_kernels(g.row, row_); });
+                              [&](const Graph& g) { return same_kernels(g.sequence, recorded_); });
     cudaError_t error = cudaSuccess;
     if (found == graphs.end()) {
         graphs.emplace_back();
@@ -125,9 +125,9 @@ cudaError_t Graphs::flush(cudaStream_t stream, bool overlap) {
     } else {
         error = set_changed(*found);
     }
-    row_.clear();
+    recorded_.clear();
     if (error == cudaSuccess) return cudaGraphLaunch(found->ready, stream);
-    // What is half made is not met again.
+    // A graph that is only half made must not be found again.
     if (found->ready) cudaGraphExecDestroy(found->ready);
     if (found->graph) cudaGraphDestroy(found->graph);
     graphs.erase(found);

@@ -1,20 +1,20 @@
-// HyperMix, and HyperStep: what lies between two sub-layers, in one launch.
+// Source of device.cuh. HyperMix, and HyperStep: what lies between two sub-layers, in one launch.
 //
-// 24 dots over H * D values for every token: fn is 2 MB a sub-layer at V4.1's size, so K is cut
-// into slices, a block each, and the last block of a token group to finish adds the slices in
-// ascending order and runs Sinkhorn. In a step each slice first expands its part of the streams,
-// and further blocks (one a token) expand for themselves what the collapse, the norm and the
-// quantisation need: they wait for nobody.
+// Every token needs 24 dots over H * D values. fn has 2 MB per sub-layer at V4.1's size, so K is
+// cut into slices with a block of threads each. The last block of a token group to finish adds the
+// slices in ascending order and runs Sinkhorn. In a step each slice first expands its part of the
+// streams. One further block per token expands for itself what the collapse, the norm and the
+// quantisation need, and so waits for nobody.
 #include "kernels/cuda/hyper.cuh"
 #include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int few = 32;  // tokens: more go to hyper_wide.cu
+constexpr int few = 32;  // tokens; hyper_wide.cu takes more
 
-// The dots of one slice of the width for one token, to `out` [sums]; writes the slice's part of the
-// streams when `to` is set.
+// The dots of one slice of the width for one token, to `out` [sums]. Also writes the slice's part
+// of the streams when `to` is set.
 __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int64_t row, int begin,
                            int end, float (*shared)[sums], float* out) {
     int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
@@ -29,11 +29,11 @@ __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int6
 #pragma unroll
         for (int j = 0; j < hc_max; ++j) {
             if (j >= op.hc) continue;
-            int64_t k = (int64_t)j * op.dim + d;
+            int64_t k = int64_t(j) * op.dim + d;
             if (to) to[row * cols + k] = to_bf16(x[j]);
 #pragma unroll
             for (int r = 0; r < rows_max; ++r)
-                if (r < rows) acc[r] = acc[r] + __ldg(op.fn.data + (int64_t)r * cols + k) * x[j];
+                if (r < rows) acc[r] = acc[r] + __ldg(op.fn.data + int64_t(r) * cols + k) * x[j];
             acc[rows_max] = acc[rows_max] + x[j] * x[j];
         }
     }
@@ -56,9 +56,9 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
     __shared__ bool last;
     int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
     int per_slice = ceil_div(op.dim, slices);
-    int begin = min(op.dim, (int)blockIdx.x * per_slice), end = min(op.dim, begin + per_slice);
-    int64_t first = (int64_t)blockIdx.y * tokens;
-    float* mine = work.sum + ((int64_t)blockIdx.y * slices + blockIdx.x) * tokens * sums;
+    int begin = min(op.dim, int(blockIdx.x) * per_slice), end = min(op.dim, begin + per_slice);
+    int64_t first = int64_t(blockIdx.y) * tokens;
+    float* mine = work.sum + (int64_t(blockIdx.y) * slices + blockIdx.x) * tokens * sums;
     for (int t = 0; t < tokens && first + t < op.n; ++t)
         slice_sums(op, in, to, first + t, begin, end, shared, mine + t * sums);
     __threadfence();
@@ -67,7 +67,7 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
     __syncthreads();
     if (!last) return;
     __threadfence();
-    const float* group = work.sum + (int64_t)blockIdx.y * slices * tokens * sums;
+    const float* group = work.sum + int64_t(blockIdx.y) * slices * tokens * sums;
     if (threadIdx.x < tokens * sums && first + threadIdx.x / sums < op.n) {
         float part[slices], s = 0.0f;
 #pragma unroll
@@ -80,7 +80,7 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
     int w = threadIdx.x / warp, lane = threadIdx.x % warp;
     if (w < tokens && first + w < op.n) {
         float* m = shared[w];
-        float r = 1.0f / sqrtf(m[rows_max] / (float)cols + op.eps);
+        float r = 1.0f / sqrtf(m[rows_max] / float(cols) + op.eps);
         __syncwarp();
         if (lane < rows) m[lane] = m[lane] * r;
         __syncwarp();
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(block) hyper_mix_kernel(HyperMix op, Partials 
     mix_block(op, in, nullptr, work);
 }
 
-// Collapse, norm and quantisation of one token; the sums in the order of rms_norm_kernel.
+// Collapse, norm and quantisation of one token; the sums have the order of rms_norm_kernel.
 __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t row) {
     extern __shared__ bf16 collapsed[];  // [dim]
     __shared__ float shared[block / warp];
@@ -118,7 +118,7 @@ __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t r
         sum = sum + v * v;
     }
     sum = block_sum(sum, shared);
-    float r = 1.0f / sqrtf(sum / (float)dim + op.norm.eps);
+    float r = 1.0f / sqrtf(sum / float(dim) + op.norm.eps);
     for (int d = threadIdx.x; d < dim; d += block) {  // dim % 32 == 0: whole warps
         float y = round_bf16(to_float(op.norm.w[d]) * (to_float(collapsed[d]) * r));
         op.norm.y[row * dim + d] = to_bf16(y);
@@ -134,39 +134,39 @@ __global__ void __launch_bounds__(block)
     start_after_previous();
     Streams in = streams_of(op);
     if (blockIdx.x < slices) return mix_block(op.mix, in, expanded_of(op), work);
-    int64_t row = (int64_t)blockIdx.y * tokens + (blockIdx.x - slices);
+    int64_t row = int64_t(blockIdx.y) * tokens + (blockIdx.x - slices);
     if (row < op.mix.n) collapse_block(op, in, row);
 }
 
 }  // namespace
 
-size_t hyper_workspace(int n, int dim) {
+size_t hyper_scratch_bytes(int n, int dim) {
     size_t groups = ceil_div(n, tokens);
     size_t many = groups * slices * tokens * sums * sizeof(float),
-           few = hyper_few_workspace(n, dim);
+           few = hyper_few_scratch_bytes(n, dim);
     return many > few ? many : few;
 }
 
-void launch(const HyperMix& op, Workspace& work, Lane lane) {
-    if (!op.n || (op.n > few && launch_wide(op, work, lane))) return;
+void launch(const HyperMix& op, Lane lane) {
+    if (!op.n || (op.n > few && launch_wide(op, lane))) return;
     unsigned groups = ceil_div(op.n, tokens);
     launch_kernel(hyper_mix_kernel, dim3(slices, groups), block, 0, lane, op,
-                  Partials{(float*)work.memory, work.tickets});
+                  Partials{reinterpret_cast<float*>(lane.scratch.memory), lane.scratch.tickets});
 }
 
-// True if one launch can do it, the streams written beside the old ones, or if there are many
-// tokens; every part has to be there.
-bool launch(const HyperStep& op, Workspace& work, Lane lane) {
-    if (op.mix.n > few && launch_wide(op, work, lane)) return true;
+// True if one launch can do it: the streams are written beside the old ones, or there are many
+// tokens, and every part is there.
+bool launch(const HyperStep& op, Lane lane) {
+    if (op.mix.n > few && launch_wide(op, lane)) return true;
     bool in_place = op.expand.h && op.expand.h == op.mix.h;
     if (in_place || op.mix.hc > hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
         (op.combine.y && !op.expand.h))
         return false;
-    if (!op.mix.n || launch_hyper_few(op, work, lane)) return true;
+    if (!op.mix.n || launch_hyper_few(op, lane)) return true;
     unsigned groups = ceil_div(op.mix.n, tokens);
-    size_t shared = (size_t)op.mix.dim * sizeof(bf16);
+    size_t shared = size_t(op.mix.dim) * sizeof(bf16);
     launch_kernel(hyper_step_kernel, dim3(slices + tokens, groups), block, shared, lane, op,
-                  Partials{(float*)work.memory, work.tickets});
+                  Partials{reinterpret_cast<float*>(lane.scratch.memory), lane.scratch.tickets});
     return true;
 }
 

@@ -5,9 +5,10 @@
 
 namespace sluice::cuda {
 
-// Few tokens, spread over the card; false where the shape is not theirs, and nothing was done.
-bool launch_hyper_few(const HyperStep& op, Workspace& work, Lane lane);
-size_t hyper_few_workspace(int n, int dim);
+// For few tokens, spread over the device. False where it does not take the shape, and then nothing
+// was done.
+bool launch_hyper_few(const HyperStep& op, Lane lane);
+size_t hyper_few_scratch_bytes(int n, int dim);
 
 namespace {
 
@@ -27,13 +28,13 @@ struct Streams {
     const float *post, *comb;
     int hc, dim, k;
 
-    // The layer's output at d, of one value or of d and d + 1 (d even).
+    // The layer's output at d: one value, or those of d and d + 1 (d even).
     template <int width>
     __device__ void sub_layer(int64_t row, int d, float (&y)[width]) const {
         uint32_t v[k_held];
         if (!partial) return unpack(load<width>(x + row * dim + d), y);
         float sum[width] = {};
-        for (int base = 0; base < k; base += k_held) {  // all loads of a step before the additions
+        for (int base = 0; base < k; base += k_held) {  // all loads of a round before the additions
 #pragma unroll
             for (int i = 0; i < k_held; ++i)
                 if (base + i < k) v[i] = load<width>(partial + (row * k + base + i) * dim + d);
@@ -51,7 +52,7 @@ struct Streams {
 #pragma unroll
         for (int t = 0; t < width; ++t) y[t] = round_bf16(sum[t] + other[t]);
     }
-    // The values of every stream there, as bf16 numbers.
+    // The values of every stream at d, as bf16 numbers.
     template <int width>
     __device__ void at(int64_t row, int d, float (&out)[width][hc_max]) const {
         uint32_t old[hc_max];
@@ -78,7 +79,7 @@ struct Streams {
 
     template <int width>
     __device__ static uint32_t load(const bf16* from) {
-        if constexpr (width == 2) return *(const uint32_t*)from;
+        if constexpr (width == 2) return *reinterpret_cast<const uint32_t*>(from);
         return from->bits;
     }
     __device__ static float half_of(uint32_t word, int t) {
@@ -104,8 +105,8 @@ struct Streams {
     }
 };
 
-// Sum of v over k (or j) ascending for the lane's row (or column) of a hc x hc matrix held one
-// element a lane.
+// Sum of v over k (or j) ascending for the lane's row (or column) of a hc x hc matrix with one
+// element per lane.
 __device__ inline float row_sum(float v, int hc) {
     int first = threadIdx.x % warp / hc * hc;
     float sum = 0.0f;
@@ -119,7 +120,7 @@ __device__ inline float column_sum(float v, int hc) {
     return sum;
 }
 
-// One warp a token: lane j * hc + k holds C[j][k].
+// One warp per token: lane j * hc + k holds C[j][k].
 __device__ void sinkhorn(const HyperMix& op, const float* m, int64_t row) {
     int hc = op.hc, lane = threadIdx.x % warp;
     bool inside = lane < hc * hc;

@@ -1,9 +1,11 @@
-// HyperMix and HyperStep of many tokens: the additions of hyper.cu in the same order, fn read once
-// for a group of tokens, the rest of a step in one pass over a token's streams.
+// Source of wide.cuh. HyperMix and HyperStep of many tokens: the additions of hyper.cu in the same
+// order. fn is read once for a group of tokens, and the rest of a step is one pass over a token's
+// streams.
 //
-// Mix: a block owns one slice of the width, a thread one place of it in all streams: its values of
-// fn stay in registers while the tokens pass. The lanes' sums meet in the butterfly of warp_sum,
-// each lane keeping one of the sums in the end; a second kernel adds the slices and runs Sinkhorn.
+// Mix: a block of threads owns one slice of the width, and a thread one place of it in all streams,
+// so that its values of fn stay in registers while the tokens pass. The lanes' sums are exchanged
+// as in the butterfly of warp_sum, with each lane keeping one of the sums in the end. A second
+// kernel adds the slices and runs Sinkhorn.
 #include "kernels/cuda/hyper.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -12,7 +14,7 @@ namespace {
 
 constexpr int warps = block / warp, group = 64;
 
-// In lane l the sum over the warp of v[l].
+// Returns in lane l the sum over the warp of v[l].
 __device__ inline float sum_of_lane(float (&v)[warp]) {
     int lane = threadIdx.x % warp;
 #pragma unroll
@@ -33,18 +35,18 @@ __global__ void __launch_bounds__(block)
     __shared__ float shared[warps][warps][warp];  // token, warp, sum
     int cols = op.hc * op.dim, per_slice = ceil_div(op.dim, slices);
     int d = blockIdx.x * per_slice + threadIdx.x, lane = threadIdx.x % warp, w = threadIdx.x / warp;
-    bool inside = (int)threadIdx.x < per_slice && d < op.dim;
+    bool inside = int(threadIdx.x) < per_slice && d < op.dim;
     float fn[rows_max][hc_max];
 #pragma unroll
     for (int r = 0; r < rows_max; ++r)
 #pragma unroll
         for (int j = 0; j < hc_max; ++j)
-            fn[r][j] = inside ? __ldg(op.fn.data + (int64_t)r * cols + j * op.dim + d) : 0.0f;
+            fn[r][j] = inside ? __ldg(op.fn.data + int64_t(r) * cols + j * op.dim + d) : 0.0f;
     int first = blockIdx.y * group, end = min(op.n, first + group);
     for (int base = first; base < end; base += warps) {
 #pragma unroll 1
         for (int t = 0; t < warps && base + t < end; ++t) {
-            const bf16* h = op.h + (int64_t)(base + t) * cols + d;
+            const bf16* h = op.h + int64_t(base + t) * cols + d;
             float x[hc_max], v[warp] = {};
 #pragma unroll
             for (int j = 0; j < hc_max; ++j) x[j] = inside ? to_float(h[j * op.dim]) : 0.0f;
@@ -61,33 +63,34 @@ __global__ void __launch_bounds__(block)
             float s = 0.0f;
 #pragma unroll
             for (int i = 0; i < warps; ++i) s = s + shared[w][i][lane];
-            to[((int64_t)(base + w) * slices + blockIdx.x) * sums + lane] = s;
+            to[(int64_t(base + w) * slices + blockIdx.x) * sums + lane] = s;
         }
         __syncthreads();
     }
 }
 
-// One warp a token.
+// One warp per token.
 __global__ void __launch_bounds__(block)
     mix_finish_kernel(__grid_constant__ const HyperMix op, const float* from) {
     __shared__ float shared[warps][warp];
     int lane = threadIdx.x % warp, rows = (2 + op.hc) * op.hc;
-    int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / warp;
+    int64_t row = int64_t(blockIdx.x) * warps + threadIdx.x / warp;
     if (row >= op.n) return;
     float *m = shared[threadIdx.x / warp], s = 0.0f;
     if (lane < sums)
         for (int i = 0; i < slices; ++i) s = s + from[(row * slices + i) * sums + lane];
     m[lane] = s;
     __syncwarp();
-    float r = 1.0f / sqrtf(m[rows_max] / (float)(op.hc * op.dim) + op.eps);
+    float r = 1.0f / sqrtf(m[rows_max] / float(op.hc * op.dim) + op.eps);
     __syncwarp();
     if (lane < rows) m[lane] = m[lane] * r;
     __syncwarp();
     sinkhorn(op, m, row);
 }
 
-// One block a token: combine, expand, collapse, norm and quantisation; the streams may stay in
-// place, since every value is read by the thread that writes it. The sum as in rms_norm_kernel.
+// One block of threads per token: combine, expand, collapse, norm and quantisation. The streams may
+// stay in place, because the thread that writes a value is the one that read it. The sum has the
+// order of rms_norm_kernel.
 __global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ const HyperStep op) {
     extern __shared__ uint32_t collapsed[];  // [dim / 2]
     __shared__ float shared[warps];
@@ -106,21 +109,22 @@ __global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ cons
             for (int j = 1; j < hc_max; ++j) x[t] = x[t] + pre[j] * h[t][j];
         }
         auto word = [](float a, float b) {
-            return (uint32_t)to_bf16(a).bits | (uint32_t)to_bf16(b).bits << 16;
+            return uint32_t(to_bf16(a).bits) | uint32_t(to_bf16(b).bits) << 16;
         };
         if (to)
 #pragma unroll
             for (int j = 0; j < hc_max; ++j)
-                *(uint32_t*)(to + (row * hc_max + j) * dim + 2 * pair) = word(h[0][j], h[1][j]);
+                *reinterpret_cast<uint32_t*>(to + (row * hc_max + j) * dim + 2 * pair) =
+                    word(h[0][j], h[1][j]);
         collapsed[pair] = word(x[0], x[1]);
-        ((uint32_t*)(op.collapse.x + row * dim))[pair] = collapsed[pair];
+        reinterpret_cast<uint32_t*>(op.collapse.x + row * dim)[pair] = collapsed[pair];
     }
     __syncthreads();
-    const auto* x = (const bf16*)collapsed;
+    const auto* x = reinterpret_cast<const bf16*>(collapsed);
     float sum = 0.0f;
     for (int d = threadIdx.x; d < dim; d += block) sum = sum + to_float(x[d]) * to_float(x[d]);
     sum = block_sum(sum, shared);
-    float r = 1.0f / sqrtf(sum / (float)dim + op.norm.eps);
+    float r = 1.0f / sqrtf(sum / float(dim) + op.norm.eps);
     for (int d = threadIdx.x; d < dim; d += block) {  // dim % 32 == 0: whole warps
         float y = round_bf16(to_float(op.norm.w[d]) * (to_float(x[d]) * r));
         op.norm.y[row * dim + d] = to_bf16(y);
@@ -130,18 +134,18 @@ __global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ cons
 
 }  // namespace
 
-bool launch_wide(const HyperStep& op, Workspace& work, Lane lane) {
-    size_t bytes = (size_t)op.mix.dim * sizeof(bf16);
+bool launch_wide(const HyperStep& op, Lane lane) {
+    size_t bytes = size_t(op.mix.dim) * sizeof(bf16);
     if (op.mix.hc != hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
         (op.combine.y && !op.expand.h) || bytes > 48 * 1024 || ceil_div(op.mix.dim, slices) > block)
         return false;
     launch_plain(step_rows_kernel, op.mix.n, block, bytes, lane, op);
-    return launch_wide(op.mix, work, lane);
+    return launch_wide(op.mix, lane);
 }
 
-bool launch_wide(const HyperMix& op, Workspace& work, Lane lane) {
+bool launch_wide(const HyperMix& op, Lane lane) {
     if (op.hc != hc_max || ceil_div(op.dim, slices) > block) return false;
-    auto* sums_of = (float*)work.memory;
+    auto* sums_of = reinterpret_cast<float*>(lane.scratch.memory);
     launch_plain(mix_sums_kernel, dim3(slices, ceil_div(op.n, group)), block, 0, lane, op, sums_of);
     launch_plain(mix_finish_kernel, ceil_div(op.n, warps), block, 0, lane, op, sums_of);
     return true;

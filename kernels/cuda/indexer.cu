@@ -1,5 +1,5 @@
-// IndexTopk: scores on tensor cores, then per query a radix selection over 16-bit keys (scores are
-// bf16 numbers), lower rows first among equals.
+// Source of device.cuh. IndexTopk: scores on tensor cores, then for each query a radix selection
+// over 16-bit keys (scores are bf16 numbers); among equals, lower rows are first.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -9,15 +9,14 @@ constexpr int block = 256, warps = block / warp;
 
 constexpr unsigned key_of_minus_infinity = 0x007f, key_of_infinity = 0xff80;
 
-// Ascending order of keys = ascending order of floats; a row that does not count has key 0. NaN
-// ranks as -infinity.
+// Keys have the order of the floats; a row that does not count has key 0. NaN ranks as -infinity.
 __device__ inline uint16_t sort_key(float score) {
-    uint16_t bits = to_bf16(score + 0.0f).bits;  // -0 and 0 are one score
+    uint16_t bits = to_bf16(score + 0.0f).bits;  // -0 and 0 are the same score
     if ((bits & 0x7fff) > 0x7f80) bits = 0xff80;
-    return bits & 0x8000 ? (uint16_t)~bits : (uint16_t)(bits | 0x8000);
+    return bits & 0x8000 ? uint16_t(~bits) : uint16_t(bits | 0x8000);
 }
 
-// keys[query][row]: one warp a tile of 8 rows, all heads.
+// keys[query][row]: one warp per tile of 8 rows, for all heads.
 __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, int stride) {
     start_after_previous();
     int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
@@ -26,16 +25,17 @@ __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, in
     visible = visible < op.rows ? visible : op.rows;
     int tile = (blockIdx.x * warps + threadIdx.x / warp) * 8;
     if (tile >= visible) return;
-    const bf16* key = tile + g < visible ? op.keys + (int64_t)(tile + g) * op.dim : nullptr;
-    const bf16* q = op.q + (int64_t)query * op.heads * op.dim;
-    const bf16* w = op.w + (int64_t)query * op.heads;
+    const bf16* key = tile + g < visible ? op.keys + int64_t(tile + g) * op.dim : nullptr;
+    const bf16* q = op.q + int64_t(query) * op.heads * op.dim;
+    const bf16* w = op.w + int64_t(query) * op.heads;
     float sum[2] = {0.0f, 0.0f};
     for (int h = 0; h < op.heads; h += 16) {
-        const bf16* low = h + g < op.heads ? q + (int64_t)(h + g) * op.dim : nullptr;
-        const bf16* high = h + g + 8 < op.heads ? q + (int64_t)(h + g + 8) * op.dim : nullptr;
+        const bf16* low = h + g < op.heads ? q + int64_t(h + g) * op.dim : nullptr;
+        const bf16* high = h + g + 8 < op.heads ? q + int64_t(h + g + 8) * op.dim : nullptr;
         float c[4] = {0, 0, 0, 0};
         auto load = [&](const bf16* v, int at) {
-            return v && at < op.dim ? *(const uint4*)(v + at) : make_uint4(0, 0, 0, 0);
+            return v && at < op.dim ? *reinterpret_cast<const uint4*>(v + at)
+                                    : make_uint4(0, 0, 0, 0);
         };
         for (int d = 0; d < op.dim; d += 32) {
             uint4 a = load(low, d + quad * 8), b = load(high, d + quad * 8),
@@ -64,17 +64,17 @@ __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, in
             if (row >= visible) continue;
             uint16_t value = sort_key(sum[i]);
             if (op.mode == Candidates::restrict &&
-                !op.candidates[(int64_t)query * op.blocks_max + row / op.block])
+                !op.candidates[int64_t(query) * op.blocks_max + row / op.block])
                 value = 0;
-            keys[(int64_t)blockIdx.y * stride + row] = value;
+            keys[int64_t(blockIdx.y) * stride + row] = value;
         }
 }
 
-// The `want` largest of count keys (all > 0 ones at most): threshold and how many of those equal to
-// it are taken.
+// The `want` largest of count keys (at most all that are > 0): the threshold, and how many of those
+// equal to it are taken.
 struct Cut {
-    unsigned threshold;  // keys above it are in
-    int equal;           // of those equal to it, this many, lowest index first
+    unsigned threshold;  // keys above it are taken
+    int equal;           // of those equal to it this many are, lowest index first
 };
 
 template <class Key>
@@ -97,20 +97,20 @@ __device__ Cut find_cut(const Key& key, int count, int want, unsigned* histogram
         if (threadIdx.x == 0) {
             unsigned sum = 0;
             int bin = 255;
-            for (; bin > 0 && sum + histogram[bin] < (unsigned)left; --bin) sum += histogram[bin];
+            for (; bin > 0 && sum + histogram[bin] < unsigned(left); --bin) sum += histogram[bin];
             high = bin;
             above = sum;
         }
         __syncthreads();
-        left -= (int)above;
+        left -= int(above);
         prefix = pass == 0 ? high : prefix << 8 | high;
         __syncthreads();
     }
     return {prefix, left};
 }
 
-// Calls take(index, place) for the chosen ones, ascending; returns how many. All threads of the
-// block.
+// Calls take(index, place) for the chosen ones in ascending order and returns how many there are.
+// All threads of the block call it.
 template <class Key, class Take>
 __device__ int select(const Key& key, int count, const Cut& cut, const Take& take) {
     __shared__ int offset[2][warps];
@@ -152,26 +152,26 @@ __global__ void __launch_bounds__(block)
     int query = query0 + blockIdx.x;
     int visible = (op.position + query + 1) / op.ratio;
     visible = visible < op.rows ? visible : op.rows;
-    const uint16_t* mine = keys + (int64_t)blockIdx.x * stride;
-    int32_t* out = op.topk + (int64_t)query * op.k;
+    const uint16_t* mine = keys + int64_t(blockIdx.x) * stride;
+    int32_t* out = op.topk + int64_t(query) * op.k;
     int taken;
     if (visible <= op.k) {
         for (int i = threadIdx.x; i < visible; i += block) out[i] = i;
         taken = visible;
     } else {
-        auto key = [&](int i) { return (unsigned)mine[i]; };
+        auto key = [&](int i) { return unsigned(mine[i]); };
         Cut cut = find_cut(key, visible, op.k, histogram);
         taken = select(key, visible, cut, [&](int i, int place) { out[place] = i; });
     }
     for (int i = taken + threadIdx.x; i < op.k; i += block) out[i] = -1;
     if (op.mode != Candidates::publish) return;
-    uint8_t* marks = op.candidates + (int64_t)query * op.blocks_max;
+    uint8_t* marks = op.candidates + int64_t(query) * op.blocks_max;
     int blocks = ceil_div(visible, op.block);
     auto block_key = [&](int b) -> unsigned {
-        if (b == blocks - 1) return key_of_infinity;  // the newest is pinned
+        if (b == blocks - 1) return key_of_infinity;  // the newest block is always kept
         unsigned most = 0;
         for (int i = b * op.block; i < min(visible, (b + 1) * op.block); ++i)
-            most = max(most, (unsigned)mine[i]);
+            most = max(most, unsigned(mine[i]));
         return most;
     };
     bool scored = visible > op.k || blocks > op.keep;
@@ -186,20 +186,19 @@ __global__ void __launch_bounds__(block)
     });
 }
 
-constexpr int queries_least = 64;  // at once; more where the scratch has room
+constexpr int queries_least = 64;  // queries at once; more where the scratch has room
 
 }  // namespace
 
-size_t index_workspace(int n, int rows) {
-    return (size_t)(n < queries_least ? n : queries_least) * ceil_div(rows, 8) * 8 *
-           sizeof(uint16_t);
+size_t index_scratch_bytes(int n, int rows) {
+    return size_t(n < queries_least ? n : queries_least) * ceil_div(rows, 8) * 8 * sizeof(uint16_t);
 }
 
-void launch(const IndexTopk& op, Workspace& work, Lane lane) {
+void launch(const IndexTopk& op, Lane lane) {
     int stride = ceil_div(op.rows, 8) * 8;
-    auto* keys = (uint16_t*)work.memory;
-    size_t room = stride ? work.bytes / (stride * sizeof(uint16_t)) : op.n;
-    int at_once = room < (size_t)op.n ? (int)room : op.n;
+    auto* keys = reinterpret_cast<uint16_t*>(lane.scratch.memory);
+    size_t room = stride ? lane.scratch.bytes / (stride * sizeof(uint16_t)) : op.n;
+    int at_once = room < size_t(op.n) ? int(room) : op.n;
     for (int q = 0; q < op.n; q += at_once) {
         int count = op.n - q < at_once ? op.n - q : at_once;
         int visible = (op.position + q + count) / op.ratio;

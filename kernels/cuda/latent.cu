@@ -1,4 +1,4 @@
-// LatentFinish: two short vectors a token, a block each.
+// Source of device.cuh. LatentFinish: two short vectors per token, a block of threads each.
 #include "kernels/cuda/rope.cuh"
 
 namespace sluice::cuda {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr int block = 256;
 
-// RmsNorm of row `row`, the sums in the order of rms_norm_kernel, to `y` in shared memory as bf16
+// RmsNorm of row `row`, with sums in the order of rms_norm_kernel, to `y` in shared memory as bf16
 // numbers.
 __device__ void norm_row(const RmsNorm& op, int64_t row, float* shared, float* y) {
     const bf16* x = op.x + row * op.cols;
@@ -16,7 +16,7 @@ __device__ void norm_row(const RmsNorm& op, int64_t row, float* shared, float* y
         sum = sum + v * v;
     }
     sum = block_sum(sum, shared);
-    float r = 1.0f / sqrtf(sum / (float)op.cols + op.eps);
+    float r = 1.0f / sqrtf(sum / float(op.cols) + op.eps);
     for (int k = threadIdx.x; k < op.cols; k += block)
         y[k] = round_bf16(to_float(op.w[k]) * (to_float(x[k]) * r));
     __syncthreads();
@@ -41,9 +41,10 @@ __global__ void __launch_bounds__(block)
     const RopeRequant& place = op.key_place;
     int dim = op.key.cols;
     norm_row(op.key, row, shared, y);
-    Turn turn = turn_of(place.rope, place.position + (int)row * place.stride, dim, place.inverse);
-    bf16* ring =
-        op.store.ring ? op.store.ring + (op.store.position + row) % op.store.window * dim : nullptr;
+    Turn turn = turn_of(place.rope, place.position + int(row) * place.stride, dim, place.inverse);
+    bf16* buffer = op.store.buffer
+                       ? op.store.buffer + (op.store.position + row) % op.store.window * dim
+                       : nullptr;
     for (int base = threadIdx.x / warp * 64; base < dim; base += block / warp * 64) {
         int at = base + 2 * lane;
         bool inside = at < dim;
@@ -54,17 +55,17 @@ __global__ void __launch_bounds__(block)
         bf16 pair[2] = {to_bf16(a), to_bf16(b)};
         for (int i = 0; i < 2; ++i) {
             op.key.y[row * dim + at + i] = pair[i];
-            if (ring) ring[at + i] = pair[i];
+            if (buffer) buffer[at + i] = pair[i];
         }
     }
 }
 
 }  // namespace
 
-// True if one launch can do it: one head a key, and rows of the ring that do not meet.
+// True if one launch can do it: one head per key, and no two rows of the buffer that coincide.
 bool launch(const LatentFinish& op, Lane lane) {
     if (op.query.cols % 32 || op.key.cols % 2 || op.key_place.heads != 1 ||
-        op.query.n != op.key.n || (op.store.ring && op.store.n > op.store.window))
+        op.query.n != op.key.n || (op.store.buffer && op.store.n > op.store.window))
         return false;
     int cols = op.query.cols > op.key.cols ? op.query.cols : op.key.cols;
     if (op.query.n)

@@ -1,5 +1,5 @@
-// Linears of few token rows, and of any number where linear_wide.cu does not take the shape:
-// linear.cuh has the arithmetic.
+// Source of device.cuh. Linears of few token rows, and of any number where linear_wide.cu does not
+// take the shape. The arithmetic is in linear.cuh.
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -8,15 +8,15 @@ namespace {
 
 constexpr int few = 32;
 
-// A second matrix with the same activations may follow the first one's tiles.
+// The tiles of a second matrix with the same activations may follow those of the first.
 template <Kind kind, int tiles>
 __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
     extern __shared__ __align__(16) float shared[];  // [slices][tiles][128], then the activations
     const Job job =
-        (int)blockIdx.x < a_tiles ? a : b;  // by value: a reference would be kept in memory
+        int(blockIdx.x) < a_tiles ? a : b;  // by value: a reference would be kept in memory
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
     int blocks = ceil_div(job.cols, 32), per_slice = ceil_div(blocks, slices);
-    int row0 = ((int)blockIdx.x < a_tiles ? blockIdx.x : blockIdx.x - a_tiles) * 16;
+    int row0 = (int(blockIdx.x) < a_tiles ? blockIdx.x : blockIdx.x - a_tiles) * 16;
     int token0 = blockIdx.y * tiles * 8, begin = w * per_slice,
         end = min(blocks, begin + per_slice);
     Ahead<kind, depth_of<kind>> ahead;
@@ -25,7 +25,8 @@ __global__ void skinny_kernel(Job a, Job b, int a_tiles) {
     if constexpr (kind == Kind::fp8) {
         int count = min(job.n, tiles * 8);
         if (staged_bytes(job.cols, count) <= staged_max)
-            staged = stage(job, token0, count, (uint8_t*)(shared + slices * tiles * 128));
+            staged = stage(job, token0, count,
+                           reinterpret_cast<uint8_t*>(shared + slices * tiles * 128));
         __syncthreads();
     }
     float sum[tiles][4] = {};
@@ -71,8 +72,7 @@ void launch(const LinearBf16& op, Lane lane) {
     linear<Kind::bf16>(job_of(op), lane);
 }
 
-// A tile of 16 rows lies in one group: the rank is a multiple of 16 (checked when shapes are
-// reserved).
+// A tile of 16 rows lies in one group, because the rank is a multiple of 16 (checked by reserve()).
 void launch(const GroupedOutput& op, Lane lane) {
     if (launch_one(op, lane) || (op.n > few && launch_wide(op, lane))) return;
     linear<Kind::grouped>(job_of(op), lane);

@@ -1,13 +1,14 @@
 // Dense linears on tensor cores, batch-invariant: one order of additions over K for 1 row or 4096.
 //
-// K is cut in blocks of 32 and in `slices` of whole blocks; how many depends on the matrix alone.
-// Inside a block two k = 16 matrix instructions start from zero; their result, times the scales, is
-// added to the slice's sum, blocks ascending; slices are added ascending. The skinny kernel (few
-// token rows) gives each slice a warp, the wide one walks them in turn: the same additions.
+// K is cut into blocks of 32 and into `slices` of whole blocks; how many depends only on the
+// matrix. Inside a block two k = 16 matrix instructions start from zero. Their result, times the
+// scales, is added to the slice's sum, blocks ascending; slices are added in ascending order. The
+// skinny kernel (few token rows) gives each slice a warp, the wide one walks through them in turn:
+// the same additions.
 //
-// FP8 codes go to halves in registers (exact), never expanded in memory. Inside a block the four
-// threads of a quad take eight neighbouring k each, the same for both operands, so that loads are
-// whole words; a sum over k does not mind.
+// FP8 codes become halves in registers (exact) and are never expanded in memory. Inside a block the
+// four threads of a quad take eight neighbouring k each, the same for both operands, so that loads
+// are whole words; it does not matter to a sum over k.
 #pragma once
 
 #include "kernels/cuda/device.cuh"
@@ -36,8 +37,8 @@ __host__ __device__ inline int slices_of(int cols) {
     return blocks >= 128 ? 16 : blocks >= 64 ? 8 : blocks >= 16 ? 4 : 1;
 }
 
-// Operands of one block of 32 for a fragment row: eight k of this thread's quad position, as four
-// words of two.
+// Operands of one block of 32 for a fragment row: eight k of this thread's place in the quad, as
+// four words of two.
 struct Words {
     uint32_t v[4];
 };
@@ -47,7 +48,7 @@ __device__ inline Words from_codes(uint2 raw) {
              e4m3x2_to_half2(raw.y >> 16)}};
 }
 
-// An E4M3 pair as bfloat16: a half's sign, exponent and top 3 mantissa bits, rebiased through fp32
+// An E4M3 pair as bfloat16: sign, exponent and top 3 mantissa bits of a half, rebiased through fp32
 // (exact).
 __device__ inline uint32_t half2_to_bf16x2(uint32_t h) {
     float low, high;
@@ -64,28 +65,29 @@ template <>
 struct Operands<Kind::fp8> {
     uint2 raw;
     __device__ void load_w(const Job& job, int row, int block, int quad) {
-        raw =
-            row < job.rows
-                ? __ldg((const uint2*)(job.codes + (int64_t)row * job.cols + block * 32 + quad * 8))
-                : make_uint2(0, 0);
+        raw = row < job.rows ? __ldg(reinterpret_cast<const uint2*>(
+                                   job.codes + int64_t(row) * job.cols + block * 32 + quad * 8))
+                             : make_uint2(0, 0);
     }
     __device__ void load_x(const Job& job, int token, int, int block, int quad) {
-        raw = token < job.n ? __ldg((const uint2*)(job.x_codes + (int64_t)token * job.x_stride +
-                                                   block * 32 + quad * 8))
-                            : make_uint2(0, 0);
+        raw = token < job.n
+                  ? __ldg(reinterpret_cast<const uint2*>(
+                        job.x_codes + int64_t(token) * job.x_stride + block * 32 + quad * 8))
+                  : make_uint2(0, 0);
     }
     __device__ Words w() const { return from_codes(raw); }
     __device__ Words x() const { return from_codes(raw); }
 };
 
-// Eight BF16; cols of any number: the tail of a row is read element by element.
+// Eight BF16 for any number of cols: the tail of a row is read element by element.
 __device__ inline uint4 load_bf16x8(const bf16* row, int at, int cols) {
     const bf16* p = row + at;
-    if (at + 8 <= cols && ((uintptr_t)p & 15) == 0) return __ldg((const uint4*)p);
+    if (at + 8 <= cols && (reinterpret_cast<uintptr_t>(p) & 15) == 0)
+        return __ldg(reinterpret_cast<const uint4*>(p));
     uint32_t v[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < 8; ++i)
-        if (at + i < cols) v[i / 2] |= (uint32_t)p[i].bits << (16 * (i % 2));
+        if (at + i < cols) v[i / 2] |= uint32_t(p[i].bits) << (16 * (i % 2));
     return make_uint4(v[0], v[1], v[2], v[3]);
 }
 
@@ -94,11 +96,11 @@ struct Operands<Kind::bf16> {
     uint4 raw;
     __device__ void load_w(const Job& job, int row, int block, int quad) {
         raw = row < job.rows
-                  ? load_bf16x8(job.w + (int64_t)row * job.cols, block * 32 + quad * 8, job.cols)
+                  ? load_bf16x8(job.w + int64_t(row) * job.cols, block * 32 + quad * 8, job.cols)
                   : make_uint4(0, 0, 0, 0);
     }
     __device__ void load_x(const Job& job, int token, int, int block, int quad) {
-        raw = token < job.n ? load_bf16x8(job.x + (int64_t)token * job.x_stride,
+        raw = token < job.n ? load_bf16x8(job.x + int64_t(token) * job.x_stride,
                                           block * 32 + quad * 8, job.cols)
                             : make_uint4(0, 0, 0, 0);
     }
@@ -110,18 +112,18 @@ template <>
 struct Operands<Kind::grouped> {
     uint4 raw;
     __device__ void load_w(const Job& job, int row, int block, int quad) {
-        uint2 codes =
-            row < job.rows
-                ? __ldg((const uint2*)(job.codes + (int64_t)row * job.cols + block * 32 + quad * 8))
-                : make_uint2(0, 0);
+        uint2 codes = row < job.rows
+                          ? __ldg(reinterpret_cast<const uint2*>(
+                                job.codes + int64_t(row) * job.cols + block * 32 + quad * 8))
+                          : make_uint2(0, 0);
         raw.x = codes.x;
         raw.y = codes.y;
     }
     __device__ void load_x(const Job& job, int token, int group, int block, int quad) {
-        raw = token < job.n
-                  ? __ldg((const uint4*)(job.x + (int64_t)token * job.x_stride +
-                                         (int64_t)group * job.cols + block * 32 + quad * 8))
-                  : make_uint4(0, 0, 0, 0);
+        raw = token < job.n ? __ldg(reinterpret_cast<const uint4*>(
+                                  job.x + int64_t(token) * job.x_stride +
+                                  int64_t(group) * job.cols + block * 32 + quad * 8))
+                            : make_uint4(0, 0, 0, 0);
     }
     __device__ Words w() const {
         Words h = from_codes(make_uint2(raw.x, raw.y));
@@ -140,7 +142,7 @@ __device__ inline void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
         mma_bf16(c, a0, a1, a2, a3, b0, b1);
 }
 
-// One block of 32 for a tile of 16 rows x 8 tokens, from zero.
+// One block of 32 for a tile of 16 rows x 8 tokens, starting from zero.
 template <Kind kind>
 __device__ inline void block_product(float (&t)[4], const Words& low, const Words& high,
                                      const Words& b) {
@@ -150,7 +152,7 @@ __device__ inline void block_product(float (&t)[4], const Words& low, const Word
 }
 
 // sum += t * scale of the token (columns 2 quad, 2 quad + 1) * scale of the weight tile. Products
-// with powers of two are exact, so the fused form changes nothing.
+// with powers of two are exact, so fusing changes nothing.
 template <Kind kind>
 __device__ inline void add_scaled(float (&sum)[4], const float (&t)[4], float s_w, float s_x0,
                                   float s_x1) {
@@ -173,7 +175,7 @@ __device__ inline float weight_scale(const Job& job, int row0, int block) {
     if constexpr (kind == Kind::bf16)
         return 1.0f;
     else
-        return e8m0_to_float(__ldg(job.w_scales + (int64_t)(row0 / 32) * (job.cols / 32) + block));
+        return e8m0_to_float(__ldg(job.w_scales + int64_t(row0 / 32) * (job.cols / 32) + block));
 }
 
 template <Kind kind>
@@ -182,24 +184,25 @@ __device__ inline float token_scale(const Job& job, int token, int block) {
         return 1.0f;
     else
         return token < job.n
-                   ? e8m0_to_float(__ldg(job.x_scales + (int64_t)token * (job.cols / 32) + block))
+                   ? e8m0_to_float(__ldg(job.x_scales + int64_t(token) * (job.cols / 32) + block))
                    : 0.0f;
 }
 
 __device__ inline void store(const Job& job, int row, int token, float value) {
     if (row >= job.rows || token >= job.n) return;
-    int64_t at = (int64_t)token * job.rows + row;
+    int64_t at = int64_t(token) * job.rows + row;
     if (job.y_bf16)
         job.y_bf16[at] = to_bf16(value);
     else
         job.y_f32[at] = value;
 }
 
-// ---- few token rows: 16 output rows a block, a warp a slice, `tiles` times 8 tokens
-// ------------------
+// ---- few token rows -----------------------------------------------------------------------------
+//
+// A block of threads has 16 output rows, a warp has a slice and `tiles` times 8 tokens.
 
-// FP8 activations of the tokens of a block in shared memory: their codes, and their scales as
-// numbers. Where they would take too much of it (codes == null) they are read in place.
+// FP8 activations of a block's tokens in shared memory: their codes, and their scales as numbers.
+// Where they would take too much of it (codes == null) they are read in place.
 constexpr int staged_max = 40 * 1024;
 struct Staged {
     const uint8_t* codes;  // [tokens][cols]
@@ -210,19 +213,19 @@ __host__ __device__ inline int staged_bytes(int cols, int tokens) {
 }
 
 __device__ inline Staged stage(const Job& job, int token0, int tokens, uint8_t* memory) {
-    float* scales = (float*)(memory + tokens * job.cols);
+    float* scales = reinterpret_cast<float*>(memory + tokens * job.cols);
     int words = job.cols / 8, blocks = job.cols / 32, count = min(tokens, job.n - token0);
-    const uint2* from = (const uint2*)(job.x_codes + (int64_t)token0 * job.cols);
+    const uint2* from = reinterpret_cast<const uint2*>(job.x_codes + int64_t(token0) * job.cols);
     for (int i = threadIdx.x; i < count * words; i += blockDim.x)
-        ((uint2*)memory)[i] = __ldg(from + i);
-    const uint8_t* bytes = job.x_scales + (int64_t)token0 * blocks;
+        reinterpret_cast<uint2*>(memory)[i] = __ldg(from + i);
+    const uint8_t* bytes = job.x_scales + int64_t(token0) * blocks;
     for (int i = threadIdx.x; i < count * blocks; i += blockDim.x)
         scales[i] = e8m0_to_float(__ldg(bytes + i));
     return {memory, scales};
 }
 
 // Where this lane finds its eight k of block 0 for a token, and the scales of its two columns. A
-// column beyond the last token reads the last one: what it gives is not stored.
+// column beyond the last token reads the last token; its results are not stored.
 struct Columns {
     const uint8_t* codes;
     const float *scale0, *scale1;
@@ -234,8 +237,8 @@ __device__ inline Columns columns_of(const Job& job, const Staged& staged, int f
             staged.scales + min(first + 2 * quad + 1, count - 1) * blocks};
 }
 
-// The weights of `depth` blocks are on their way before the first is used. Rows beyond the last
-// read the last.
+// Loads the weights of `depth` blocks before the first is used. Rows beyond the last read the last
+// row.
 template <Kind kind, int depth>
 struct Ahead {
     Operands<kind> low[depth], high[depth];
@@ -246,12 +249,12 @@ struct Ahead {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4, last = end - 1 - base;
         if constexpr (kind == Kind::fp8) {
             const uint8_t* from = job.codes + base * 32 + quad * 8;
-            const uint8_t* a = from + (int64_t)min(row0 + g, job.rows - 1) * job.cols;
-            const uint8_t* b = from + (int64_t)min(row0 + g + 8, job.rows - 1) * job.cols;
+            const uint8_t* a = from + int64_t(min(row0 + g, job.rows - 1)) * job.cols;
+            const uint8_t* b = from + int64_t(min(row0 + g + 8, job.rows - 1)) * job.cols;
 #pragma unroll
             for (int d = 0; d < depth; ++d) {
-                low[d].raw = __ldg((const uint2*)(a + min(d, last) * 32));
-                high[d].raw = __ldg((const uint2*)(b + min(d, last) * 32));
+                low[d].raw = __ldg(reinterpret_cast<const uint2*>(a + min(d, last) * 32));
+                high[d].raw = __ldg(reinterpret_cast<const uint2*>(b + min(d, last) * 32));
             }
         } else {
 #pragma unroll
@@ -291,7 +294,7 @@ __device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<
                 float s0 = 1.0f, s1 = 1.0f, t[4];
                 if constexpr (kind == Kind::fp8) {
                     if (in_shared) {
-                        x.raw = *(const uint2*)(columns[tile].codes + block * 32);
+                        x.raw = *reinterpret_cast<const uint2*>(columns[tile].codes + block * 32);
                         s0 = columns[tile].scale0[block];
                         s1 = columns[tile].scale1[block];
                     }
@@ -311,7 +314,7 @@ __device__ inline void skinny_slice(const Job& job, const Staged& staged, Ahead<
 template <Kind kind>
 constexpr int depth_of = kind == Kind::fp8 ? 10 : 5;
 
-// Adds the slices of `parts` results of 128 values, in ascending order, in place of the first.
+// Adds the slices of `parts` results of 128 values in ascending order; the sum replaces the first.
 __device__ inline void add_slices(float* shared, int slices, int values) {
     __syncthreads();
     for (int at = threadIdx.x; at < values; at += blockDim.x) {
@@ -327,12 +330,13 @@ __device__ inline int tile_place(int row, int column) {
     return (row / 8 * 2 + column % 2) * warp + row % 8 * 4 + column / 2;
 }
 
-// Dynamic shared memory of a block: partial sums, and the activations where they are staged.
+// Dynamic shared memory of a block of threads: partial sums, and the activations where they are
+// staged.
 template <Kind kind>
 int shared_bytes(const Job& job, int values, int tokens) {
     int staged = kind == Kind::fp8 ? staged_bytes(job.cols, tokens < job.n ? tokens : job.n) : 0;
     if (staged > staged_max) staged = 0;
-    return slices_of(job.cols) * values * (int)sizeof(float) + staged;
+    return slices_of(job.cols) * values * int(sizeof(float)) + staged;
 }
 
 inline Job job_of(const LinearFp8& op) {

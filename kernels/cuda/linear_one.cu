@@ -1,16 +1,17 @@
-// Linears of one token row: the arithmetic of linear.cuh, made to keep the memory busy.
+// Source of device.cuh. Linears of one token row: the arithmetic of linear.cuh, arranged to keep
+// the memory busy.
 //
-// A warp owns one slice of one tile of 16 output rows, and has all its weights on the way before it
-// looks at the first (for them it need not wait for the kernel before). How many blocks a slice has
-// is known at compile time for the lengths below; other shapes stay with the skinny kernel.
-// Activations are staged as halves (bfloat16 where the model has them so), the same in all eight
-// columns of the matrix unit: column 0 is what counts.
+// A warp owns one slice of one tile of 16 output rows and requests all its weights before it looks
+// at the first (for weights it need not wait for the kernel before). For the lengths below, the
+// number of blocks in a slice is known at compile time; other shapes stay with the skinny kernel.
+// Activations are staged as halves (bfloat16 where the model has them in that form), the same in
+// all eight columns of the matrix unit: column 0 is the result.
 #include "kernels/cuda/linear.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// An E4M3 pair as bfloat16, exact: the code's bits in place are value * 2^-120.
+// An E4M3 pair as bfloat16, exact: the bits of the code in place are value * 2^-120.
 __device__ inline uint32_t e4m3x2_to_bf16x2(uint32_t codes) {
 #if __CUDA_ARCH__ >= 800
     uint32_t spread = __byte_perm(codes, 0, 0x1404);
@@ -46,25 +47,25 @@ __device__ inline Words words(const typename Form<kind>::Raw& raw) {
                  e4m3x2_to_bf16x2(raw.y >> 16)}};
 }
 
-// A matrix as this file's kernels need it.
+// A matrix in the form that the kernels of this file need.
 struct Matrix {
     const std::byte* weights;
     const uint8_t* scales;
-    int blocks;  // of 32 in a row
+    int blocks;  // blocks of 32 per row
 };
 
-// The activations in memory: of one group, for grouped ones.
+// The activations in memory; for grouped ones, those of one group.
 struct Vector {
-    const std::byte* values;  // fp8: codes, else bfloat16
+    const std::byte* values;  // fp8: codes; else bfloat16
     const uint8_t* scales;
 };
 
-constexpr int staged_block = 64 + (int)sizeof(float);
+constexpr int staged_block = 64 + int(sizeof(float));
 __host__ __device__ constexpr int align16(int bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
-// The same in shared memory: a block's 32 values as 64 bytes, and its scale.
+// The same in shared memory: 64 bytes for the 32 values of a block, and its scale.
 struct Staged1 {
     const uint4* x;
     const float* scale;
@@ -72,14 +73,14 @@ struct Staged1 {
 
 template <Kind kind>
 __device__ inline Staged1 stage_one(const Vector& from, int blocks, std::byte* memory) {
-    auto* x = (uint4*)memory;
-    auto* scale = (float*)(x + blocks * 4);
+    auto* x = reinterpret_cast<uint4*>(memory);
+    auto* scale = reinterpret_cast<float*>(x + blocks * 4);
     for (int i = threadIdx.x; i < blocks * 4; i += blockDim.x) {
         if constexpr (kind == Kind::fp8) {
-            Words w = from_codes(((const uint2*)from.values)[i]);
+            Words w = from_codes(reinterpret_cast<const uint2*>(from.values)[i]);
             x[i] = make_uint4(w.v[0], w.v[1], w.v[2], w.v[3]);
         } else {
-            x[i] = ((const uint4*)from.values)[i];
+            x[i] = reinterpret_cast<const uint4*>(from.values)[i];
         }
     }
     if constexpr (kind == Kind::fp8)
@@ -88,7 +89,7 @@ __device__ inline Staged1 stage_one(const Vector& from, int blocks, std::byte* m
     return {x, scale};
 }
 
-// A slice of a tile: low(d) and high(d) give this thread's part of block d of rows g and g + 8,
+// A slice of a tile: low(d) and high(d) return this thread's part of block d of rows g and g + 8,
 // whose sums go to sums[g] and sums[g + 8]. `scale` is that of block `lane`.
 template <Kind kind, int length, class Low, class High>
 __device__ inline void slice_product(const Low& low, const High& high, float scale,
@@ -131,18 +132,18 @@ struct Slice {
 
     __device__ void load(const Matrix& m, int row0, int slice) {
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-        int64_t pitch = (int64_t)m.blocks * Form<kind>::block_bytes;
+        int64_t pitch = int64_t(m.blocks) * Form<kind>::block_bytes;
         const std::byte* a = m.weights + (row0 + g) * pitch +
                              slice * length * Form<kind>::block_bytes + quad * sizeof(Raw);
         const std::byte* b = a + 8 * pitch;
 #pragma unroll
         for (int d = 0; d < length; ++d) {
-            low[d] = __ldg((const Raw*)(a + d * Form<kind>::block_bytes));
-            high[d] = __ldg((const Raw*)(b + d * Form<kind>::block_bytes));
+            low[d] = __ldg(reinterpret_cast<const Raw*>(a + d * Form<kind>::block_bytes));
+            high[d] = __ldg(reinterpret_cast<const Raw*>(b + d * Form<kind>::block_bytes));
         }
         if constexpr (kind != Kind::bf16)
-            scale = e8m0_to_float(__ldg(m.scales + (int64_t)(row0 / 32) * m.blocks +
-                                        slice * length + (lane < length ? lane : 0)));
+            scale = e8m0_to_float(__ldg(m.scales + int64_t(row0 / 32) * m.blocks + slice * length +
+                                        (lane < length ? lane : 0)));
     }
 
     // Rows g and g + 8 to sums[g] and sums[g + 8].
@@ -152,24 +153,24 @@ struct Slice {
     }
 };
 
-// The same through shared memory, where the card copies rows there by itself (compute 9.0 and
-// later): the load units have one instruction a row to do instead of two a block. Codes only.
+// The same through shared memory, where the device copies rows there by itself (compute 9.0 and
+// later): the load units execute one instruction per row instead of two per block. Codes only.
 template <Kind kind, int length>
 struct Copied {
     static constexpr int row_bytes = length * 32;
-    // Two rows are followed by 32 bytes of nothing, so that four neighbours meet no bank twice.
+    // Two rows are followed by 32 unused bytes, so that four neighbours use different banks.
     static constexpr int tile_bytes = 16 * row_bytes + 8 * 32;
     const std::byte* rows;
     uint32_t barrier;
     float scale;
 
-    // `memory`: tile_bytes, 16-byte aligned; `arrived`: 8 bytes. Both this warp's.
+    // `memory`: tile_bytes, 16-byte aligned; `arrived`: 8 bytes. Both belong to this warp.
     __device__ void load(const Matrix& m, int row0, int slice, std::byte* memory,
                          uint64_t* arrived) {
         rows = memory;
 #if __CUDA_ARCH__ >= 900
         int lane = threadIdx.x % warp;
-        barrier = (uint32_t)__cvta_generic_to_shared(arrived);
+        barrier = uint32_t(__cvta_generic_to_shared(arrived));
         if (lane == 0) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
             asm volatile("fence.mbarrier_init.release.cluster;");
@@ -180,15 +181,15 @@ struct Copied {
         __syncwarp();
         if (lane < 16) {
             const std::byte* from =
-                m.weights + (int64_t)(row0 + lane) * m.blocks * 32 + slice * row_bytes;
-            uint32_t to = (uint32_t)__cvta_generic_to_shared(memory + place(lane));
+                m.weights + int64_t(row0 + lane) * m.blocks * 32 + slice * row_bytes;
+            uint32_t to = uint32_t(__cvta_generic_to_shared(memory + place(lane)));
             asm volatile(
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
                 "[%3];" ::"r"(to),
                 "l"(__cvta_generic_to_global(from)), "r"(row_bytes), "r"(barrier)
                 : "memory");
         }
-        scale = e8m0_to_float(__ldg(m.scales + (int64_t)(row0 / 32) * m.blocks + slice * length +
+        scale = e8m0_to_float(__ldg(m.scales + int64_t(row0 / 32) * m.blocks + slice * length +
                                     (lane < length ? lane : 0)));
 #endif
     }
@@ -204,9 +205,10 @@ struct Copied {
                 : "memory");
         int lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
         const std::byte *low = rows + place(g) + quad * 8, *high = rows + place(g + 8) + quad * 8;
-        slice_product<kind, length>([&](int d) { return *(const uint2*)(low + d * 32); },
-                                    [&](int d) { return *(const uint2*)(high + d * 32); }, scale, x,
-                                    slice, sums);
+        slice_product<kind, length>(
+            [&](int d) { return *reinterpret_cast<const uint2*>(low + d * 32); },
+            [&](int d) { return *reinterpret_cast<const uint2*>(high + d * 32); }, scale, x, slice,
+            sums);
 #endif
     }
 
@@ -216,7 +218,7 @@ struct Copied {
     }
 };
 
-// Slices ascending.
+// Slices in ascending order.
 __device__ inline float slice_sum(const float* sums, int slices) {
     float total = sums[0];
     for (int s = 1; s < slices; ++s) total = total + sums[s * 16];
@@ -224,7 +226,7 @@ __device__ inline float slice_sum(const float* sums, int slices) {
 }
 
 constexpr int threads_max = 1024, sums_max = threads_max / warp * 16;
-// Registers a thread needs for its weights decide how many threads a block may have.
+// The registers that a thread needs for its weights limit the threads of a block.
 template <Kind kind, int length>
 constexpr int threads_of = (kind == Kind::bf16 ? 8 : 4) * length <= 40 ? 1024 : 512;
 
@@ -234,14 +236,14 @@ struct Plain {
     bf16 *a_bf16, *b_bf16;
     float* a_f32;
     int a_tiles, tiles;
-    int group_tiles, group_bytes;  // grouped: tiles that share activations, and bytes of those
+    int group_tiles, group_bytes;  // grouped: tiles that share activations, and the bytes of those
 };
 
-// Warp w's tile and slice are done; adds the slices up and stores.
+// Warp w has finished its tile and slice: adds the slices up and stores.
 __device__ inline void store_tiles(const Plain& op, const float* sums, int first, int units,
                                    int slices) {
     int at = first + threadIdx.x / 16, r = threadIdx.x % 16;
-    if ((int)threadIdx.x >= units * 16 || at >= op.tiles) return;
+    if (int(threadIdx.x) >= units * 16 || at >= op.tiles) return;
     float total = slice_sum(sums + threadIdx.x / 16 * slices * 16 + r, slices);
     if (at >= op.a_tiles)
         op.b_bf16[(at - op.a_tiles) * 16 + r] = to_bf16(total);
@@ -275,7 +277,7 @@ __global__ void __launch_bounds__(threads_of<kind, length>)
     start_after_previous();
     Vector from = op.x;
     if constexpr (kind == Kind::grouped)
-        from.values += (int64_t)(first / op.group_tiles) * op.group_bytes;
+        from.values += int64_t(first / op.group_tiles) * op.group_bytes;
     Staged1 x = stage_one<kind>(from, op.a.blocks, memory);
     __syncthreads();
     if (inside) weights.run(x, slice, sums + w * 16);
@@ -283,7 +285,7 @@ __global__ void __launch_bounds__(threads_of<kind, length>)
     store_tiles(op, sums, first, units, slices);
 }
 
-// 32 output rows, one quantisation group: two tiles.
+// 32 output rows, which is one quantisation group: two tiles.
 template <int length>
 __global__ void __launch_bounds__(threads_max)
     one_grouped_quant_kernel(__grid_constant__ const Plain op, QuantRows out, int slices_log2) {
@@ -295,7 +297,7 @@ __global__ void __launch_bounds__(threads_max)
     weights.load(op.a, row0 + (w >> slices_log2) * 16, slice);
     start_after_previous();
     Vector from = op.x;
-    from.values += (int64_t)(blockIdx.x * 2 / op.group_tiles) * op.group_bytes;
+    from.values += int64_t(blockIdx.x * 2 / op.group_tiles) * op.group_bytes;
     Staged1 x = stage_one<Kind::grouped>(from, op.a.blocks, memory);
     __syncthreads();
     weights.run(x, slice, sums + w * 16);
@@ -333,7 +335,8 @@ __global__ void __launch_bounds__(threads_max)
 
 template <Kind kind>
 Matrix matrix_of(const Job& job) {
-    auto* weights = kind == Kind::bf16 ? (const std::byte*)job.w : (const std::byte*)job.codes;
+    auto* weights = kind == Kind::bf16 ? reinterpret_cast<const std::byte*>(job.w)
+                                       : reinterpret_cast<const std::byte*>(job.codes);
     return {weights, job.w_scales, job.cols / 32};
 }
 
@@ -341,7 +344,7 @@ int staged_size(const Job& job) {
     return job.cols / 32 * staged_block;
 }
 
-// What a launch needs, where the shape is of those above: whole tiles, and slices of one length.
+// What a launch needs for the shapes above: whole tiles, and slices of equal length.
 template <Kind kind>
 struct Launch {
     int length = 0, slices = 0, slices_log2 = 0, shared = 0;
@@ -356,8 +359,8 @@ struct Launch {
         length = blocks / slices;
         shared = staged_size(job);
     }
-    // Calls body(constant of the length); false where there is none. (16 blocks are too many for
-    // blocks of 1024 threads.)
+    // Calls body(the length as a constant); false where no kernel has this length. (16 blocks are
+    // too many for blocks of 1024 threads.)
     template <class Body>
     bool dispatch(const Body& body) const {
         switch (length) {
@@ -376,16 +379,19 @@ template <Kind kind>
 Plain plain_of(const Job& a) {
     Plain op{};
     op.a = matrix_of<kind>(a);
-    op.x = {kind == Kind::fp8 ? (const std::byte*)a.x_codes : (const std::byte*)a.x, a.x_scales};
+    op.x = {kind == Kind::fp8 ? reinterpret_cast<const std::byte*>(a.x_codes)
+                              : reinterpret_cast<const std::byte*>(a.x),
+            a.x_scales};
     op.a_bf16 = a.y_bf16;
     op.a_f32 = a.y_f32;
     op.a_tiles = op.tiles = a.rows / 16;
     op.group_tiles = a.group_rows / 16;
-    op.group_bytes = a.cols * (int)sizeof(bf16);
+    op.group_bytes = a.cols * int(sizeof(bf16));
     return op;
 }
 
-// Tiles a block computes at once: more share the staging, as long as the card stays full.
+// Tiles that a block of threads computes at once: more of them share the staging, as long as the
+// device stays full.
 template <Kind kind>
 int units_of(const Plain& op, int slices, int threads) {
     int units = threads / (slices * warp);
@@ -395,7 +401,7 @@ int units_of(const Plain& op, int slices, int threads) {
 }
 
 bool copies(const Matrix& m) {
-    return (uintptr_t)m.weights % 16 == 0;
+    return reinterpret_cast<uintptr_t>(m.weights) % 16 == 0;
 }
 
 template <Kind kind>
@@ -414,7 +420,7 @@ bool one(const Job& a, const Job* b, Lane lane) {
         unsigned grid = ceil_div(op.tiles, units);
         if constexpr (kind != Kind::bf16 && length() <= 10) {
             size_t shared = align16(plan.shared) +
-                            (size_t)units * plan.slices * Copied<kind, length()>::tile_bytes;
+                            size_t(units) * plan.slices * Copied<kind, length()>::tile_bytes;
             if (lane.can_overlap && copies(op.a) && (!b || copies(op.b)) &&
                 shared + sums_max * sizeof(float) + 512 <= shared_max)
                 return launch_kernel(one_kernel<kind, length(), true>, grid, threads, shared, lane,

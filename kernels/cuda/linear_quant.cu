@@ -1,14 +1,13 @@
-// Chains that quantise what a linear gives, for few token rows: a block owns 32 output rows, one
-// quantisation group.
+// Source of device.cuh. Chains that quantise the outputs of a linear, for few token rows: a block
+// of threads owns 32 output rows, which is one quantisation group.
 #include "kernels/cuda/linear.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// ---- 32 output rows a block, quantised on the way out: up to 8 token rows
-// --------------------------
+// ---- 32 output rows per block, quantised on the way out, for up to 8 token rows -----------------
 
-// Rows row0 .. row0 + 31 of `count` jobs to shared [job][2][128], summed.
+// Rows row0 .. row0 + 31 of `count` jobs, summed, to shared [job][2][128].
 template <Kind kind, int count>
 __device__ inline void rows32(const Job (&jobs)[count], int row0, float* shared) {
     int slices = blockDim.x / warp, w = threadIdx.x / warp, lane = threadIdx.x % warp;
@@ -19,7 +18,8 @@ __device__ inline void rows32(const Job (&jobs)[count], int row0, float* shared)
     Staged staged{};
     if constexpr (kind == Kind::fp8) {
         if (staged_bytes(jobs[0].cols, jobs[0].n) <= staged_max)
-            staged = stage(jobs[0], 0, jobs[0].n, (uint8_t*)(shared + slices * count * 256));
+            staged = stage(jobs[0], 0, jobs[0].n,
+                           reinterpret_cast<uint8_t*>(shared + slices * count * 256));
         __syncthreads();
     }
 #pragma unroll
@@ -40,8 +40,8 @@ __global__ void grouped_quant_kernel(Job job, QuantRows out) {
     rows32<Kind::grouped, 1>(jobs, row0, shared);
     for (int token = threadIdx.x / warp; token < job.n; token += blockDim.x / warp) {
         float v = round_bf16(shared[lane / 16 * 128 + tile_place(lane % 16, token)]);
-        job.y_bf16[(int64_t)token * job.rows + row0 + lane] = to_bf16(v);
-        store_lane(v, out, (int64_t)token * job.rows + row0 + lane);
+        job.y_bf16[int64_t(token) * job.rows + row0 + lane] = to_bf16(v);
+        store_lane(v, out, int64_t(token) * job.rows + row0 + lane);
     }
 }
 
@@ -54,7 +54,7 @@ __global__ void gate_up_kernel(Job gate, Job up, QuantRows out, const float* wei
         int at = lane / 16 * 128 + tile_place(lane % 16, token);
         float g = round_bf16(shared[at]), u = round_bf16(shared[256 + at]);
         store_lane(swiglu_value(g, u, weights ? weights + token : nullptr, limit), out,
-                   (int64_t)token * gate.rows + row0 + lane);
+                   int64_t(token) * gate.rows + row0 + lane);
     }
 }
 

@@ -1,10 +1,10 @@
-// Dense linears of many token rows: tiles staged in shared memory, three stages deep, the additions
-// of linear.cuh in the same order to the last bit.
+// Source of wide.cuh. Dense linears of many token rows: tiles staged in shared memory, three stages
+// deep, with the additions of linear.cuh in the same order to the last bit.
 //
 // A block of threads owns `Tile::rows` output rows x `Tile::tokens` token rows, a warp a part of
-// it. FP8 codes stay codes in shared memory and go to halves on the way to the matrix unit. The
-// token's and the weight tile's scale are multiplied first: powers of two, and act_quant's are at
-// least 2^-22, so that the product is exact, a subnormal number at the least.
+// it. FP8 codes stay codes in shared memory and become halves on the way to the matrix unit. The
+// scales of the token and of the weight tile are multiplied first. They are powers of two, and
+// those of ActQuant are at least 2^-22, so the product is exact, at worst a subnormal number.
 
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pipeline.cuh"
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int stages = 3;
 
-// A warp's part: m x 16 output rows, n x 8 tokens; the block has row_warps x token_warps of them.
+// A warp's part: m x 16 output rows, n x 8 tokens; a block has row_warps x token_warps of them.
 template <int m_, int n_, int row_warps_, int token_warps_, int resident_>
 struct Tile {
-    static constexpr int resident = resident_;  // blocks of threads a multiprocessor should hold
+    static constexpr int resident = resident_;  // blocks of threads per multiprocessor
     static constexpr int m = m_, n = n_, row_warps = row_warps_, token_warps = token_warps_;
     static constexpr int rows = m * 16 * row_warps, tokens = n * 8 * token_warps;
     static constexpr int threads = row_warps * token_warps * warp;
@@ -26,7 +26,7 @@ struct Tile {
 using Large = Tile<4, 4, 2, 2, 2>;
 using Small = Tile<2, 4, 2, 2, 3>;
 
-// Bytes of a block of 32 of one row of either operand, and the blocks of a stage.
+// Bytes that a block of 32 takes in one row of either operand, and blocks per stage.
 template <Kind kind>
 struct Layout;
 template <>
@@ -42,8 +42,8 @@ struct Layout<Kind::grouped> {
     static constexpr int w = 32, x = 64, blocks = 1;
 };
 
-// Place of 16-byte piece `piece` of a row. With two blocks of 32 bytes a row, every other pair of
-// rows swaps them, so that the four rows a half-warp reads meet no bank twice.
+// Place of 16-byte piece `piece` of a row. With two blocks of 32 bytes per row, every other pair of
+// rows swaps them, so that the four rows that a half-warp reads use different banks.
 template <int bytes, int blocks>
 __device__ inline int place(int row, int piece) {
     static_assert(blocks == 1 || (blocks == 2 && bytes == 32));
@@ -59,21 +59,21 @@ struct Shared {
     static constexpr int token_scales = kind == Kind::fp8 ? T::tokens * L::blocks : 0;
     static constexpr int row_scales = kind == Kind::bf16 ? 0 : T::rows / 32 * L::blocks;
     static constexpr int stage =
-        w_bytes + x_bytes + (token_scales + ceil_div(row_scales, 4) * 4) * (int)sizeof(float);
+        w_bytes + x_bytes + (token_scales + ceil_div(row_scales, 4) * 4) * int(sizeof(float));
     static constexpr int out_stride = T::rows + 8;  // of a token, in the finished tile
-    static constexpr int out = T::tokens * out_stride * (int)sizeof(bf16);
+    static constexpr int out = T::tokens * out_stride * int(sizeof(bf16));
     static constexpr int bytes = stages * stage > out ? stages* stage : out;
 
     std::byte* memory;
     __device__ std::byte* w(int at) const { return memory + at * stage; }
     __device__ std::byte* x(int at) const { return w(at) + w_bytes; }
-    __device__ float* x_scale(int at) const { return (float*)(x(at) + x_bytes); }
+    __device__ float* x_scale(int at) const { return reinterpret_cast<float*>(x(at) + x_bytes); }
     __device__ float* w_scale(int at) const { return x_scale(at) + token_scales; }
 };
 
-// The pieces of 16 bytes that a thread copies from `rows` rows of one operand, the same piece of
-// every so many. Rows beyond the last and blocks beyond the end read the last: what they give is
-// not stored.
+// The 16-byte pieces that a thread copies from `rows` rows of one operand: the same piece of every
+// `step`th row. Rows beyond the last read the last row, and blocks beyond the end the last block;
+// their results are not stored.
 template <int rows, int bytes, int blocks, int threads>
 struct Copier {
     static constexpr int pieces = bytes * blocks / 16, step = threads / pieces;
@@ -83,11 +83,11 @@ struct Copier {
     int target;
 
     __device__ Copier(const void* operand, uint32_t stride, int first, int last)
-        : from((const std::byte*)operand) {
+        : from(static_cast<const std::byte*>(operand)) {
         int row = threadIdx.x / pieces, piece = threadIdx.x % pieces;
 #pragma unroll
         for (int i = 0; i < rows / step; ++i)
-            offset[i] = (uint32_t)min(first + row + i * step, last) * stride;
+            offset[i] = uint32_t(min(first + row + i * step, last)) * stride;
         target = place<bytes, blocks>(row, piece);
     }
     __device__ void copy(std::byte* to, int block, int last) const {
@@ -116,17 +116,18 @@ struct Work {
           row0(row0_),
           token0(token0_),
           blocks(job_.cols / 32),
-          w(kind == Kind::bf16 ? (const void*)job_.w : job_.codes,
+          w(kind == Kind::bf16 ? static_cast<const void*>(job_.w) : job_.codes,
             kind == Kind::bf16 ? job_.cols * 2u : job_.cols, row0_, job_.rows - 1),
-          x(kind == Kind::fp8 ? (const void*)job_.x_codes
-                              : job_.x + (int64_t)(row0_ / job_.group_rows) * job_.cols,
+          x(kind == Kind::fp8 ? static_cast<const void*>(job_.x_codes)
+                              : job_.x + int64_t(row0_ / job_.group_rows) * job_.cols,
             kind == Kind::fp8 ? job_.x_stride : job_.x_stride * 2u, token0_, job_.n - 1) {}
 
     __device__ void load(int at, int block) const {
         w.copy(shared.w(at), block, blocks - 1);
         x.copy(shared.x(at), block, blocks - 1);
     }
-    // Scale bytes go through registers: one of the tokens' a thread, one of the rows' for a few.
+    // Scale bytes go through registers: one of the tokens' per thread, and one of the rows' in a
+    // few threads.
     struct Bytes {
         uint8_t x, w;
     };
@@ -137,13 +138,13 @@ struct Work {
             static_assert(S::token_scales <= T::threads);
             int token = min(token0 + i % T::tokens, job.n - 1);
             if (i < S::token_scales)
-                bytes.x = __ldg(job.x_scales + (int64_t)token * per_row +
+                bytes.x = __ldg(job.x_scales + int64_t(token) * per_row +
                                 min(block + i / T::tokens, blocks - 1));
         }
         if constexpr (kind != Kind::bf16) {
             if (i >= S::row_scales) return bytes;
             int tile = min(row0 + i % (T::rows / 32) * 32, job.rows - 1) / 32;
-            bytes.w = __ldg(job.w_scales + (int64_t)tile * per_row +
+            bytes.w = __ldg(job.w_scales + int64_t(tile) * per_row +
                             min(block + i / (T::rows / 32), blocks - 1));
         }
         return bytes;
@@ -160,10 +161,10 @@ struct Work {
 template <bool codes, int blocks>
 __device__ inline Words words_at(const std::byte* rows, int row, int block, int quad) {
     if constexpr (codes) {
-        return from_codes(
-            *(const uint2*)(rows + place<32, blocks>(row, block * 2 + quad / 2) + quad % 2 * 8));
+        return from_codes(*reinterpret_cast<const uint2*>(
+            rows + place<32, blocks>(row, block * 2 + quad / 2) + quad % 2 * 8));
     } else {
-        uint4 v = *(const uint4*)(rows + place<64, 1>(row, quad));
+        uint4 v = *reinterpret_cast<const uint4*>(rows + place<64, 1>(row, quad));
         return {{v.x, v.y, v.z, v.w}};
     }
 }
@@ -188,8 +189,8 @@ __device__ inline void block_of_tile(const Shared<kind, T>& shared, int at, int 
     for (int n = 0; n < T::n; ++n) {
         x[n] = words_at<kind == Kind::fp8, per_stage>(shared.x(at), token + n * 8 + g, block, quad);
         if constexpr (kind == Kind::fp8)
-            s_x[n] =
-                *(const float2*)(shared.x_scale(at) + block * T::tokens + token + n * 8 + 2 * quad);
+            s_x[n] = *reinterpret_cast<const float2*>(shared.x_scale(at) + block * T::tokens +
+                                                      token + n * 8 + 2 * quad);
     }
 #pragma unroll
     for (int m = 0; m < T::m; ++m) {
@@ -198,7 +199,7 @@ __device__ inline void block_of_tile(const Shared<kind, T>& shared, int at, int 
         float s_w = 1.0f, t[T::n][4] = {};
         if constexpr (kind != Kind::bf16)
             s_w = shared.w_scale(at)[block * (T::rows / 32) + (row + m * 16) / 32];
-            // Each instruction's result is awaited long after it was started.
+            // The result of each instruction is needed long after it was started.
 #pragma unroll
         for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -221,14 +222,15 @@ __device__ inline void block_of_tile(const Shared<kind, T>& shared, int at, int 
     }
 }
 
-// The finished tile by way of shared memory, so that a token's outputs leave in whole pieces.
+// Stores the finished tile through shared memory, so that the outputs of a token leave in whole
+// pieces.
 template <Kind kind, class T>
 __device__ inline void store_tile(const Work<kind, T>& work, const float (&total)[T::m][T::n][4]) {
     using S = Shared<kind, T>;
     const Job& job = work.job;
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, quad = lane % 4, g = lane / 4;
     int row = w % T::row_warps * T::m * 16 + g, token = w / T::row_warps * T::n * 8 + 2 * quad;
-    bf16* out = (bf16*)work.shared.memory;
+    bf16* out = reinterpret_cast<bf16*>(work.shared.memory);
     __syncthreads();
 #pragma unroll
     for (int m = 0; m < T::m; ++m)
@@ -244,14 +246,14 @@ __device__ inline void store_tile(const Work<kind, T>& work, const float (&total
             }
     if (!job.y_bf16) return;
     __syncthreads();
-    bool whole = job.rows % 8 == 0 && ((uintptr_t)job.y_bf16 & 15) == 0;
+    bool whole = job.rows % 8 == 0 && (reinterpret_cast<uintptr_t>(job.y_bf16) & 15) == 0;
     for (int i = threadIdx.x; i < T::tokens * (T::rows / 8); i += T::threads) {
         int t = i / (T::rows / 8), r = i % (T::rows / 8) * 8;
         if (work.token0 + t >= job.n) break;
         const bf16* from = out + t * S::out_stride + r;
-        bf16* to = job.y_bf16 + (int64_t)(work.token0 + t) * job.rows + work.row0 + r;
+        bf16* to = job.y_bf16 + int64_t(work.token0 + t) * job.rows + work.row0 + r;
         if (whole && work.row0 + r < job.rows) {
-            *(uint4*)to = *(const uint4*)from;
+            *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
             continue;
         }
         for (int j = 0; j < 8 && work.row0 + r + j < job.rows; ++j) to[j] = from[j];
@@ -277,7 +279,7 @@ __global__ void __launch_bounds__(T::threads, T::resident)
     bool first = true;
     for (int s = 0; s < count; ++s) {
         copies_wait<stages - 2>();
-        __syncthreads();  // stage s is here; everyone is done with the one that is loaded now
+        __syncthreads();  // stage s is here; nobody reads the one that is loaded now
         int next = s + stages - 1, to = at == 0 ? stages - 1 : at - 1;
         typename Work<kind, T>::Bytes bytes{};
         if (next < count) {
@@ -310,21 +312,21 @@ __global__ void __launch_bounds__(T::threads, T::resident)
 template <Kind kind, class T>
 void launch_tiles(const Job& job, Lane lane) {
     constexpr int bytes = Shared<kind, T>::bytes;
-    static_assert(bytes <= 64 * 1024);  // what Turing has
+    static_assert(bytes <= 64 * 1024);  // the limit of Turing
     launch_plain(wide_kernel<kind, T>,
                  dim3(ceil_div(job.n, T::tokens), ceil_div(job.rows, T::rows)), T::threads, bytes,
                  lane, job);
 }
 
-// Which tiles never shows. The last round of blocks over the card may be a poor one: Large tiles
-// are 7 % faster, if that round lets them.
+// The choice of tiles never changes a bit. The last round of blocks may leave part of the device
+// idle: Large tiles are 7 % faster if that round lets them.
 bool large_pays(const Job& job) {
     int device = 0, processors = 1;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     auto rounds = [&](int rows, int tokens, int resident) {
-        int64_t tiles = (int64_t)ceil_div(job.rows, rows) * ceil_div(job.n, tokens);
-        return (double)ceil_div<int64_t>(tiles, resident * processors) * resident * rows * tokens;
+        int64_t tiles = int64_t(ceil_div(job.rows, rows)) * ceil_div(job.n, tokens);
+        return double(ceil_div<int64_t>(tiles, resident * processors)) * resident * rows * tokens;
     };
     return rounds(Large::rows, Large::tokens, Large::resident) <
            1.07 * rounds(Small::rows, Small::tokens, Small::resident);
@@ -334,8 +336,9 @@ template <Kind kind>
 bool wide(const Job& job, Lane lane) {
     auto fits = [&](int rows) { return job.group_rows >= job.rows || job.group_rows % rows == 0; };
     uintptr_t addresses =
-        (uintptr_t)job.codes | (uintptr_t)job.w | (uintptr_t)job.x_codes | (uintptr_t)job.x;
-    int64_t x_bytes = (int64_t)job.n * job.x_stride * 2, w_bytes = (int64_t)job.rows * job.cols * 2;
+        reinterpret_cast<uintptr_t>(job.codes) | reinterpret_cast<uintptr_t>(job.w) |
+        reinterpret_cast<uintptr_t>(job.x_codes) | reinterpret_cast<uintptr_t>(job.x);
+    int64_t x_bytes = int64_t(job.n) * job.x_stride * 2, w_bytes = int64_t(job.rows) * job.cols * 2;
     if (job.cols % 32 || job.x_stride % 16 || addresses % 16 || !fits(Small::rows) ||
         x_bytes > UINT32_MAX || w_bytes > UINT32_MAX)
         return false;

@@ -1,4 +1,4 @@
-// Places in streams: marks that order streams, and the time between two places. For backend.cu.
+// Points in streams: marks that order streams, and the time between two points. For backend.cu.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 namespace sluice::cuda {
 
 inline std::string meaning(cudaError_t error) {
-    return cat(cudaGetErrorName(error), " (", (int)error, "): ", cudaGetErrorString(error));
+    return cat(cudaGetErrorName(error), " (", int(error), "): ", cudaGetErrorString(error));
 }
 
 inline Result<void> check(cudaError_t error, std::string_view what) {
@@ -23,7 +23,7 @@ inline Result<void> check(cudaError_t error, std::string_view what) {
     return fail(Code::device, cat("CUDA: ", what, ": ", meaning(error)));
 }
 
-// Events that mark places in a stream, reused in a circle: mark m lives in event m % size until m +
+// Events that mark points in a stream, reused in turn: mark m lives in event m % size until m +
 // size is recorded.
 class Marks {
  public:
@@ -43,10 +43,10 @@ class Marks {
         cudaEventRecord(events_[last_ % events_.size()], stream);
         return last_;
     }
-    // A mark so old that its event was reused is before the one that holds the event now: waiting
-    // for that is enough.
+    // If a mark is so old that its event was reused, the event's new mark is later: waiting for
+    // that one is enough.
     cudaEvent_t event(uint64_t mark) const { return events_[mark % events_.size()]; }
-    // A failure counts as done: the next download tells it.
+    // A failure counts as done; the next download reports it.
     bool done(uint64_t mark) const {
         return mark == 0 || cudaEventQuery(event(mark)) != cudaErrorNotReady;
     }
@@ -56,8 +56,8 @@ class Marks {
     uint64_t last_ = 0;
 };
 
-// Seconds between places in a stream, added up as they pass. Pairs of events are reused in a
-// circle; one that is needed again before its end has passed is not counted.
+// Seconds between points in a stream, added up as they pass. Pairs of events are reused in turn; a
+// pair that is needed again before its end has passed is not counted.
 class Stopwatch {
  public:
     Result<void> create() {

@@ -1,38 +1,39 @@
-// RoutedExpert: exact integers inside a block of 32, so bit-equal to the CPU whatever unit does the
-// products.
+// Source of device.cuh. RoutedExpert: exact integers inside a block of 32, and so bit-identical to
+// the CPU whatever unit computes the products.
 //
 // An E4M3 value in units of 2^-9 is 18 bits and a sign: three signed base-256 digits. Weights are
-// twice E2M1, offset by 12 for dp4a, undone by the sum of the block's activations. A lane a block,
-// a warp four output rows; the blocks' terms are added in the eight lanes of the contract. Two
-// activation rows or more: moe_wide.cu.
+// twice E2M1, offset by 12 for dp4a, which the sum of the block's activations undoes. A lane takes
+// a block, a warp four output rows; the terms of the blocks are added in the eight lanes of the
+// contract. moe_wide.cu handles two activation rows or more.
 //
-// Two kernels an expert batch: gate, up, SwiGLU and quantisation together (a block of threads owns
-// 32 rows of both matrices, which is one quantisation group), then down.
+// Two kernels per batch of experts: gate, up, SwiGLU and quantisation together (a block of threads
+// owns 32 rows of both matrices, which is one quantisation group), then down.
 #include "kernels/cuda/moe.cuh"
 #include "kernels/cuda/wide.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int digits_stride = 112;  // in shared memory: lanes a block apart meet no bank twice
+// Bytes of a block in shared memory: lanes one block apart use different banks.
+constexpr int digits_stride = 112;
 
-// ---- one activation row
-// ----------------------------------------------------------------------------
+// ---- one activation row -------------------------------------------------------------------------
 
-// Shared memory of one activation row: digits, scales, sums of its blocks.
+// One activation row in shared memory: digits, scales and sums of its blocks.
 struct Row {
     uint8_t* digits;
     float* scale;
     int* sum;
 };
 
-// Six 16-byte pieces a block, whose digits also give its sum.
+// Six 16-byte pieces per block, whose digits also give its sum.
 __device__ Row stage_row(const Digits& from, int64_t row, int blocks, std::byte* memory) {
-    Row to{(uint8_t*)memory, (float*)(memory + blocks * digits_stride), nullptr};
-    to.sum = (int*)(to.scale + blocks);
-    const uint4* planes = (const uint4*)(from.planes + row * blocks * digits_bytes);
+    Row to{reinterpret_cast<uint8_t*>(memory),
+           reinterpret_cast<float*>(memory + blocks * digits_stride), nullptr};
+    to.sum = reinterpret_cast<int*>(to.scale + blocks);
+    const uint4* planes = reinterpret_cast<const uint4*>(from.planes + row * blocks * digits_bytes);
     for (int i = threadIdx.x; i < blocks * 6; i += blockDim.x)
-        *(uint4*)(to.digits + i / 6 * digits_stride + i % 6 * 16) = planes[i];
+        *reinterpret_cast<uint4*>(to.digits + i / 6 * digits_stride + i % 6 * 16) = planes[i];
     for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
         to.scale[b] = from.scale[row * blocks + b];
         to.sum[b] = block_sum_of(planes + b * 6);
@@ -50,11 +51,11 @@ __device__ inline int block_integer(uint4 codes, const uint4 (&d)[6], int sum) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         uint32_t flipped = w[i] ^ 0x88888888u;
-        int low = (int)weights_offset(w[i], flipped),
-            high = (int)weights_offset(w[i] >> 16, flipped >> 16);
-        s0 = __dp4a(high, (int)x[2 * i + 1], __dp4a(low, (int)x[2 * i], s0));
-        s1 = __dp4a(high, (int)x[8 + 2 * i + 1], __dp4a(low, (int)x[8 + 2 * i], s1));
-        s2 = __dp4a(high, (int)x[16 + 2 * i + 1], __dp4a(low, (int)x[16 + 2 * i], s2));
+        int low = int(weights_offset(w[i], flipped)),
+            high = int(weights_offset(w[i] >> 16, flipped >> 16));
+        s0 = __dp4a(high, int(x[2 * i + 1]), __dp4a(low, int(x[2 * i]), s0));
+        s1 = __dp4a(high, int(x[8 + 2 * i + 1]), __dp4a(low, int(x[8 + 2 * i]), s1));
+        s2 = __dp4a(high, int(x[16 + 2 * i + 1]), __dp4a(low, int(x[16 + 2 * i]), s2));
     }
     return s0 + s1 * 256 + s2 * 65536 - 12 * sum;
 }
@@ -72,8 +73,9 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
     auto fetch = [&](int b) {
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
-            int64_t at = (int64_t)(r0 + r) * blocks + b;
-            next[r] = b < blocks ? __ldg((const uint4*)(codes + at * 16)) : make_uint4(0, 0, 0, 0);
+            int64_t at = int64_t(r0 + r) * blocks + b;
+            next[r] = b < blocks ? __ldg(reinterpret_cast<const uint4*>(codes + at * 16))
+                                 : make_uint4(0, 0, 0, 0);
             next_scale[r] = b < blocks ? __ldg(scales + at) : 127;
         }
     };
@@ -92,7 +94,8 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
         int at = inside ? b : 0;
         uint4 d[6];
 #pragma unroll
-        for (int i = 0; i < 6; ++i) d[i] = *(const uint4*)(x.digits + at * digits_stride + i * 16);
+        for (int i = 0; i < 6; ++i)
+            d[i] = *reinterpret_cast<const uint4*>(x.digits + at * digits_stride + i * 16);
         float s_x = x.scale[at];
         int sum = x.sum[at];
 #pragma unroll
@@ -110,7 +113,7 @@ __device__ void warp_rows(const uint8_t* codes, const uint8_t* scales, int r0, i
 
 constexpr int row_block = 256;
 
-// y[i] without an indexed register array.
+// y[i] without an indexed array of registers.
 __device__ inline float pick(const float (&y)[4], int i) {
     return i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
 }
@@ -119,8 +122,8 @@ __global__ void item_digits_kernel(__grid_constant__ const Items items) {
     int blocks = items.dim / 32, lane = threadIdx.x % warp;
     int b = blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
     if (b >= blocks) return;
-    int64_t from = (int64_t)*items.at[blockIdx.y].row * blocks + b;
-    store_digits(items.in, (int64_t)blockIdx.y * blocks + b, items.x.codes[from * 32 + lane],
+    int64_t from = int64_t(*items.at[blockIdx.y].row) * blocks + b;
+    store_digits(items.in, int64_t(blockIdx.y) * blocks + b, items.x.codes[from * 32 + lane],
                  items.x.scales[from]);
 }
 
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(row_block)
     if (w != 0) return;
     uint8_t code, byte;
     swiglu_lane(gate[lane], up[lane], item.weight, items.limit, &code, &byte);
-    store_digits(items.act, (int64_t)blockIdx.y * (items.inner / 32) + blockIdx.x, code, byte);
+    store_digits(items.act, int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x, code, byte);
 }
 
 __global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ const Items items) {
@@ -152,11 +155,11 @@ __global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ c
     int row0 = blockIdx.x * 32 + w * 4;
     float y[4];
     warp_rows<4>(item.c2, item.s2, row0, blocks, x, y);
-    if (lane < 4) item.out[(int64_t)*item.slot * items.dim + row0 + lane] = to_bf16(pick(y, lane));
+    if (lane < 4) item.out[int64_t(*item.slot) * items.dim + row0 + lane] = to_bf16(pick(y, lane));
 }
 
 size_t row_shared(int cols) {
-    return (size_t)(cols / 32) * (digits_stride + sizeof(float) + sizeof(int));
+    return size_t(cols / 32) * (digits_stride + sizeof(float) + sizeof(int));
 }
 
 size_t align256(size_t bytes) {
@@ -164,19 +167,19 @@ size_t align256(size_t bytes) {
 }
 
 Digits carve(std::byte*& memory, int count, int blocks) {
-    Digits d{(uint8_t*)memory, nullptr};
-    memory += align256((size_t)count * blocks * record_bytes);
-    d.scale = (float*)memory;
-    memory += align256((size_t)count * blocks * sizeof(float));
+    Digits d{reinterpret_cast<uint8_t*>(memory), nullptr};
+    memory += align256(size_t(count) * blocks * record_bytes);
+    d.scale = reinterpret_cast<float*>(memory);
+    memory += align256(size_t(count) * blocks * sizeof(float));
     return d;
 }
 
 }  // namespace
 
-size_t expert_workspace(int count, int dim, int inner) {
+size_t expert_scratch_bytes(int count, int dim, int inner) {
     size_t blocks = dim / 32 + inner / 32;
     size_t one = items_max * blocks * (record_bytes + sizeof(float)) + 1024,
-           wide = expert_wide_workspace(count, dim, inner);
+           wide = expert_wide_scratch_bytes(count, dim, inner);
     return one > wide ? one : wide;
 }
 
@@ -186,13 +189,13 @@ int expert_rows(const Shapes& largest) {
     return rows > least ? rows : least;
 }
 
-void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
+void launch_rows(const RoutedExpert* ops, int count, Lane lane) {
     Items items{};
     items.dim = ops[0].expert.w1.cols;
     items.inner = ops[0].expert.w1.rows;
     items.limit = ops[0].limit;
     items.x = ops[0].x;
-    std::byte* memory = work.memory;
+    std::byte* memory = lane.scratch.memory;
     items.in = carve(memory, count, items.dim / 32);
     items.act = carve(memory, count, items.inner / 32);
     for (int i = 0; i < count; ++i) {
@@ -201,7 +204,7 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
                        e.w3.scales, ops[i].rows, ops[i].slots, ops[i].weights, ops[i].out};
     }
     if (launch_items(items, count, lane)) return;
-    unsigned n = (unsigned)count;
+    unsigned n = unsigned(count);
     launch_plain(item_digits_kernel, dim3(ceil_div(items.dim / 32, 8), n), 256, 0, lane, items);
     launch_plain(gate_up_row_kernel, dim3(items.inner / 32, n), row_block, row_shared(items.dim),
                  lane, items);
@@ -209,25 +212,27 @@ void launch_rows(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
                  items);
 }
 
-// Items of one row go together, in runs of the same activations, and so do those of more.
-void launch(const RoutedExpertBatch& op, Workspace& work, Lane lane) {
+// Items of one row go together, as long as they have the same activations; so do those of more
+// rows.
+bool launch(const RoutedExpertBatch& op, Lane lane) {
     RoutedExpert run[items_max];
     int held = 0;
     for (int i = 0; i < op.count; ++i) {
         const RoutedExpert& item = op.items[i];
         if (item.count != 1) continue;
         if (held == items_max || (held && run[0].x.codes != item.x.codes)) {
-            launch_rows(run, held, work, lane);
+            launch_rows(run, held, lane);
             held = 0;
         }
         run[held++] = item;
     }
-    if (held) launch_rows(run, held, work, lane);
-    launch_wide(op.items, op.count, work, lane);
+    if (held) launch_rows(run, held, lane);
+    launch_wide(op.items, op.count, lane);
+    return true;
 }
 
-void launch(const RoutedExpert& op, Workspace& work, Lane lane) {
-    launch(RoutedExpertBatch{&op, 1}, work, lane);
+void launch(const RoutedExpert& op, Lane lane) {
+    launch(RoutedExpertBatch{&op, 1}, lane);
 }
 
 }  // namespace sluice::cuda

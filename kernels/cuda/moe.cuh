@@ -8,9 +8,9 @@
 
 namespace sluice::cuda {
 
-// Activations as digits, in the workspace.
+// Activations as digits, in the scratch.
 struct Digits {
-    uint8_t* planes;  // [row][blocks][96]; kernels of one row: records
+    uint8_t* planes;  // [row][blocks][96]; in the kernels of one row: records
     float* scale;     // [row][blocks]  2^(byte - 137), NaN for byte 255
 };
 
@@ -31,14 +31,14 @@ struct Items {
     float limit;
 };
 
-// Kernels of their own for some shapes; false where this is none of them.
+// Kernels for some shapes. False for any other shape, and then nothing was done.
 bool launch_items(const Items& items, int count, Lane lane);
 
 namespace {
 
-constexpr int digits_bytes = 96;  // a block of 32: d0 [32], d1 [32], d2 [32]
-// The same with its scale behind it, and 12 x its sum as an integer; a stride that keeps neighbours
-// in different banks.
+constexpr int digits_bytes = 96;  // per block of 32: d0 [32], d1 [32], d2 [32]
+// The same followed by its scale, and 12 x its sum as an integer. The stride puts neighbours in
+// different banks.
 constexpr int record_bytes = 112;
 
 __device__ inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
@@ -48,9 +48,9 @@ __device__ inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) 
 }
 constexpr uint32_t table_low = 0x03020100u, table_high = 0x0c080604u;
 
-// Four codes (the low 16 bits) to bytes. A selector nibble with bit 3 set gives the sign of a table
-// byte, which is 0: so positive and negative magnitudes come apart by flipping that bit. 12 is
-// added to every weight: twelve times the block's sum is to be taken off.
+// Four codes (the low 16 bits) to bytes. A selector nibble with bit 3 set replicates the sign of a
+// table byte, which is 0: so flipping that bit separates positive from negative magnitudes. 12 is
+// added to every weight, so twelve times the block's sum has to be subtracted.
 __device__ inline uint32_t weights_offset(uint32_t codes, uint32_t flipped) {
     return prmt(table_low, table_high, codes) + 0x0c0c0c0cu - prmt(table_low, table_high, flipped);
 }
@@ -59,9 +59,9 @@ struct Split {
     int d0, d1, d2;
 };
 __device__ inline Split split(int x) {
-    int d0 = (int8_t)(x & 255);
+    int d0 = int8_t(x & 255);
     int rest = (x - d0) >> 8;
-    int d1 = (int8_t)(rest & 255);
+    int d1 = int8_t(rest & 255);
     return {d0, d1, (rest - d1) >> 8};
 }
 
@@ -73,14 +73,14 @@ __device__ inline float term(int integer, float s_x, float s_w) {
     return (__int2float_rn(integer) * s_x) * s_w;
 }
 
-// The three digits of one lane's activation, in a block's planes.
+// The three digits of one lane's activation, in the planes of a block.
 __device__ inline void store_digits(const Digits& to, int64_t block, uint8_t code, uint8_t scale) {
     int lane = threadIdx.x % warp;
     Split d = split(e4m3_to_int(code));
     uint8_t* plane = to.planes + block * digits_bytes + lane;
-    plane[0] = (uint8_t)d.d0;
-    plane[32] = (uint8_t)d.d1;
-    plane[64] = (uint8_t)d.d2;
+    plane[0] = uint8_t(d.d0);
+    plane[32] = uint8_t(d.d1);
+    plane[64] = uint8_t(d.d2);
     if (lane == 0) to.scale[block] = activation_scale(scale);
 }
 
@@ -93,10 +93,10 @@ __device__ inline int block_sum_of(const uint4* planes) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             uint4 v = planes[d * 2 + half];
-            sum[d] = __dp4a((int)v.x, 0x01010101, sum[d]);
-            sum[d] = __dp4a((int)v.y, 0x01010101, sum[d]);
-            sum[d] = __dp4a((int)v.z, 0x01010101, sum[d]);
-            sum[d] = __dp4a((int)v.w, 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.x), 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.y), 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.z), 0x01010101, sum[d]);
+            sum[d] = __dp4a(int(v.w), 0x01010101, sum[d]);
         }
     }
     return sum[0] + sum[1] * 256 + sum[2] * 65536;

@@ -1,7 +1,7 @@
-// RoutedExpert on two rows or more: all experts of a batch in one launch, the products of
-// moe_wide.cuh.
+// Source of wide.cuh. RoutedExpert on two rows or more: all experts of a batch in one launch, with
+// the products of moe_wide.cuh.
 //
-// Gate and up rows sit in one tile, so that SwiGLU and quantisation happen in registers.
+// Gate and up rows share a tile, so that SwiGLU and quantisation happen in registers.
 #include "kernels/cuda/moe_wide.cuh"
 
 namespace sluice::cuda {
@@ -14,7 +14,7 @@ struct Item {
     const int32_t *rows, *slots;
     const float* weights;
     bf16* out;
-    int count, tile0;  // tiles of 64 token rows from this one on
+    int count, tile0;  // its first tile of 64 token rows
 };
 // Arrays over token rows have whole tiles of them; scales are in the order [tile][block][64].
 struct Batch {
@@ -39,10 +39,10 @@ __device__ inline int item_of_tile(const Batch& batch, int at) {
     return i;
 }
 
-// Lists may lie in host memory: read once.
+// Lists may lie in host memory, so they are read once.
 __global__ void lists_kernel(__grid_constant__ const Batch batch) {
     const Item& item = batch.at[item_of_tile(batch, blockIdx.x)];
-    int from = min((int)(blockIdx.x - item.tile0) * tile + (int)threadIdx.x, item.count - 1);
+    int from = min(int(blockIdx.x - item.tile0) * tile + int(threadIdx.x), item.count - 1);
     int to = blockIdx.x * tile + threadIdx.x;
     batch.rows[to] = item.rows[from];
     batch.slots[to] = item.slots[from];
@@ -55,8 +55,8 @@ __global__ void x_scales_kernel(__grid_constant__ const Batch batch) {
     if (b >= all) return;
     float scale = 1.0f;
     if (b < blocks) {
-        int64_t from = (int64_t)batch.rows[blockIdx.x * tile + t] * blocks + b;
-        const uint4* codes = (const uint4*)(batch.x.codes + from * 32);
+        int64_t from = int64_t(batch.rows[blockIdx.x * tile + t]) * blocks + b;
+        const uint4* codes = reinterpret_cast<const uint4*>(batch.x.codes + from * 32);
         int sum = 0, exponent = 15;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -72,12 +72,12 @@ __global__ void x_scales_kernel(__grid_constant__ const Batch batch) {
         scale = e8m0_to_float(__ldg(batch.x.scales + from));
         if (is_wide(sum, exponent)) scale = -scale;
     }
-    batch.x_scale[((int64_t)blockIdx.x * all + b) * tile + t] = scale;
+    batch.x_scale[(int64_t(blockIdx.x) * all + b) * tile + t] = scale;
 }
 
-// ---- the two kernels
+// ---- the two kernels ----------------------------------------------------------------------------
 
-// Row tiles of an item follow one another, its token tiles innermost.
+// The row tiles of an item follow one another; its token tiles are innermost.
 struct Place {
     int item, row_tile, token_tile;
 };
@@ -91,7 +91,7 @@ __device__ inline int token_tiles_of(const Item& item, int token_tile) {
     return ceil_div(min(tile, item.count - token_tile * tile), 8);
 }
 
-// Over the eight lanes of a quad position: they hold the 32 values of one token.
+// Over the eight lanes of a place in the quad: they hold the 32 values of one token.
 __device__ inline float column_max(float x) {
 #pragma unroll
     for (int off = 4; off < warp; off <<= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, off));
@@ -101,7 +101,7 @@ __device__ inline bool column_any(bool x) {
     return (__ballot_sync(0xffffffffu, x) & 0x11111111u << threadIdx.x % 4) != 0;
 }
 
-// act_quant of rows 8 k + g, k = 0 .. 3, of one token; `scale` is marked.
+// ActQuant of rows 8 k + g, k = 0 .. 3, of one token; `scale` carries the mark.
 __device__ inline void quantise_column(const float (&v)[4], uint8_t (&code)[4], float* scale) {
     bool bad = false;
     float a = 0.0f;
@@ -114,7 +114,7 @@ __device__ inline void quantise_column(const float (&v)[4], uint8_t (&code)[4], 
     bad = column_any(bad);
     a = fmaxf(column_max(a), 1e-4f);
     uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
-    float inverse = bad ? 0.0f : exp2i(127 - (int)byte);
+    float inverse = bad ? 0.0f : exp2i(127 - int(byte));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         float q = fminf(fmaxf(v[k] * inverse, -448.0f), 448.0f);
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(threads)
     Place place = place_of(batch, batch.inner / 32);
     const Item& item = batch.at[place.item];
     int row0 = place.row_tile * 32, g = threadIdx.x % warp / 4;
-    int64_t at = item.tile0 + place.token_tile, weight = (int64_t)row0 * in;
+    int64_t at = item.tile0 + place.token_tile, weight = int64_t(row0) * in;
     Source from{{item.c1 + weight * 16, item.c3 + weight * 16},
                 {item.s1 + weight, item.s3 + weight},
                 batch.x.codes,
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(threads) down_wide_kernel(__grid_constant__ co
     Place place = place_of(batch, ceil_div(batch.dim, tile));
     const Item& item = batch.at[place.item];
     int row0 = place.row_tile * tile, g = threadIdx.x % warp / 4;
-    int64_t at = item.tile0 + place.token_tile, low = (int64_t)row0 * in;
+    int64_t at = item.tile0 + place.token_tile, low = int64_t(row0) * in;
     int64_t high = row0 + 32 < batch.dim ? low + 32 * in : low;  // absent: not stored
     Source from{{item.c2 + low * 16, item.c2 + high * 16},
                 {item.s2 + low, item.s2 + high},
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(threads) down_wide_kernel(__grid_constant__ co
     for (int e = 0; e < 2; ++e) {
         int token = w * 8 + 2 * quad + e;
         if (place.token_tile * tile + token >= item.count) continue;
-        bf16* out = item.out + (int64_t)batch.slots[at * tile + token] * batch.dim + row0 + g;
+        bf16* out = item.out + int64_t(batch.slots[at * tile + token]) * batch.dim + row0 + g;
 #pragma unroll
         for (int k = 0; k < 8; ++k)
             if (row0 + k * 8 < batch.dim) out[k * 8] = to_bf16(y[2 * k + e]);
@@ -200,13 +200,13 @@ size_t row_bytes(int dim, int inner) {
 // Every array starts at a multiple of 256 bytes.
 template <class T>
 void carve(std::byte*& memory, T*& array, size_t count) {
-    array = (T*)memory;
+    array = reinterpret_cast<T*>(memory);
     memory += (count * sizeof(T) + 255) / 256 * 256;
 }
 
-void launch_batch(Batch& batch, Workspace& work, Lane lane) {
-    std::byte* memory = work.memory;
-    size_t rows = (size_t)batch.tiles * tile;
+void launch_batch(Batch& batch, Lane lane) {
+    std::byte* memory = lane.scratch.memory;
+    size_t rows = size_t(batch.tiles) * tile;
     carve(memory, batch.rows, rows);
     carve(memory, batch.slots, rows);
     carve(memory, batch.weights, rows);
@@ -224,11 +224,11 @@ void launch_batch(Batch& batch, Workspace& work, Lane lane) {
 
 }  // namespace
 
-size_t expert_wide_workspace(int count, int dim, int inner) {
-    return (size_t)ceil_div(count, tile) * tile * row_bytes(dim, inner) + 8 * 256;
+size_t expert_wide_scratch_bytes(int count, int dim, int inner) {
+    return size_t(ceil_div(count, tile)) * tile * row_bytes(dim, inner) + 8 * 256;
 }
 
-void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane) {
+void launch_wide(const RoutedExpert* ops, int count, Lane lane) {
     for (int i = 0; i < count;) {
         Batch batch{};
         size_t room = 0;
@@ -242,8 +242,8 @@ void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
                 batch.dim = e.w1.cols;
                 batch.inner = e.w1.rows;
                 batch.limit = op.limit;
-                room = (work.bytes - 8 * 256) / row_bytes(batch.dim, batch.inner) / tile;
-            } else if (batch.tiles + tiles > (int)room || op.x.codes != batch.x.codes) {
+                room = (lane.scratch.bytes - 8 * 256) / row_bytes(batch.dim, batch.inner) / tile;
+            } else if (batch.tiles + tiles > int(room) || op.x.codes != batch.x.codes) {
                 break;
             }
             batch.at[batch.items++] = {e.w1.codes, e.w1.scales, e.w2.codes, e.w2.scales,
@@ -251,7 +251,7 @@ void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane)
                                        op.weights, op.out,      op.count,   batch.tiles};
             batch.tiles += tiles;
         }
-        if (batch.items) launch_batch(batch, work, lane);
+        if (batch.items) launch_batch(batch, lane);
     }
 }
 

@@ -1,16 +1,16 @@
-// What the kernels of many activation rows in an expert share: the product of a tile of 64 weight
+// What the kernels for many activation rows in an expert share: the product of a tile of 64 weight
 // rows x 64 token rows, exact in halves on the matrix units.
 //
-// Exact: E4M3 and E2M1 are halves without rounding, and a sum of products that are multiples of one
-// unit is exact while sums of their magnitudes stay below 2^24 units, which is what fp32
-// accumulators hold, wherever the alignment to the largest truncates. That is so for nearly every
-// block of 32 activations. The others are marked (the sign of their scale) and go in two parts:
-// values of at least 2^-3, then the smaller ones. The two sums, added, are the contract's integer
-// rounded once to fp32.
+// Why it is exact: E4M3 and E2M1 are halves without rounding. A sum of products that are multiples
+// of one unit is exact while the sum of their magnitudes stays below 2^24 units, because fp32
+// accumulators hold that, wherever the alignment to the largest product truncates. That is so for
+// nearly every block of 32 activations. The other blocks are marked (by the sign of their scale)
+// and are computed in two parts: values of at least 2^-3, then the smaller ones. The two sums,
+// added, are the contract's integer rounded once to fp32.
 //
 // A block of threads owns 64 weight rows x 64 token rows. Warp w takes the blocks b with b mod 8 =
-// w, which is the contract's lane, and the lanes meet in the tree 4, 2, 1, each warp keeping half
-// of its tokens at every step.
+// w, which is the contract's lane. The lanes are added in the tree 4, 2, 1, where each warp keeps
+// half of its tokens at every step.
 #pragma once
 
 #include "kernels/cuda/pipeline.cuh"
@@ -23,37 +23,37 @@ constexpr int lanes = 8, threads = lanes * warp, tile = 64;
 constexpr int scale_stride = tile + 4;   // of the weights' scales, against bank conflicts
 constexpr float weight_unit = 16384.0f;  // weights in the matrix unit are 2^-14 of their value
 
-// Whether a block may lose a bit in one go, from the sum of its magnitudes in units of 2^-9 and the
-// smallest exponent of a value that is not zero: weights are multiples of 1/2 up to 6.
+// Whether a block could lose a bit in one pass, from the sum of its magnitudes in units of 2^-9 and
+// the smallest exponent of a nonzero value: weights are multiples of 1/2 up to 6.
 __device__ inline bool is_wide(int sum, int exponent) {
     return exponent < 4 && sum * 6 >= 1 << (22 + exponent);
 }
-__device__ inline int exponent_of(uint8_t code) {  // in which the step is 2^(exponent - 10)
+__device__ inline int exponent_of(uint8_t code) {  // the step is 2^(exponent - 10)
     return (code & 0x7f) == 0 ? 15 : max(code >> 3 & 15, 1);
 }
 
-// 0x7f in every byte whose value is 2^-3 at least.
+// 0x7f in every byte whose value is at least 2^-3.
 __device__ inline uint32_t large_mask(uint32_t codes) {
     uint32_t large = (codes | codes << 1) & 0x40404040u;
     return (large << 1) - (large >> 6);
 }
 
-// 64 weight rows: 32 from either matrix. Token rows by index where there is a list.
+// 64 weight rows: 32 from each matrix. Token rows are indexed where there is a list.
 struct Source {
     const uint8_t *codes[2], *scales[2];
     const uint8_t* x;
     const int32_t* rows;  // null: in sequence
     const float* x_scale;
-    int blocks, token_tiles;  // of 8 that hold tokens
+    int blocks, token_tiles;  // tiles of 8 that hold tokens
 };
 
-// Shared memory of one stage, eight blocks of K: what a warp reads in one go meets no bank twice.
+// Shared memory of one stage, eight blocks of K. What a warp reads at once is in different banks.
 constexpr int w_bytes = tile * lanes * 16, x_bytes = tile * lanes * 32;
 constexpr int w_scale_bytes = lanes * scale_stride * 4, x_scale_bytes = lanes * tile * 4;
 constexpr int stage_bytes = w_bytes + x_bytes + w_scale_bytes + x_scale_bytes;
 constexpr int exchange_bytes = lanes * 4 * 16 * warp * 4;
 constexpr int shared_bytes = exchange_bytes > 2 * stage_bytes ? exchange_bytes : 2 * stage_bytes;
-static_assert(shared_bytes <= 64 * 1024);  // what Turing has
+static_assert(shared_bytes <= 64 * 1024);  // the limit of Turing
 
 struct Stage {
     std::byte* memory;
@@ -64,10 +64,10 @@ struct Stage {
         return memory + w_bytes + token * lanes * 32 + (block ^ (token & 7)) * 32;
     }
     __device__ float* w_scale(int block) const {
-        return (float*)(memory + w_bytes + x_bytes) + block * scale_stride;
+        return reinterpret_cast<float*>(memory + w_bytes + x_bytes) + block * scale_stride;
     }
     __device__ float* x_scale(int block) const {
-        return (float*)(memory + w_bytes + x_bytes + w_scale_bytes) + block * tile;
+        return reinterpret_cast<float*>(memory + w_bytes + x_bytes + w_scale_bytes) + block * tile;
     }
 };
 
@@ -88,7 +88,7 @@ struct Copier {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
             copy16(to.w(row + i * 32, piece),
-                   from.codes[i] + ((int64_t)row * from.blocks + block) * 16);
+                   from.codes[i] + (int64_t(row) * from.blocks + block) * 16);
         piece = threadIdx.x % 16;
         block = min(first + piece / 2, from.blocks - 1);
 #pragma unroll
@@ -97,11 +97,11 @@ struct Copier {
             if (token < from.token_tiles * 8)
                 copy16(
                     to.x(token, piece / 2) + piece % 2 * 16,
-                    from.x + ((int64_t)token_row[i] * from.blocks + block) * 32 + piece % 2 * 16);
+                    from.x + (int64_t(token_row[i]) * from.blocks + block) * 32 + piece % 2 * 16);
         }
         if (threadIdx.x < x_scale_bytes / 16)
-            copy16((std::byte*)to.x_scale(0) + threadIdx.x * 16,
-                   from.x_scale + (int64_t)first * tile + threadIdx.x * 4);
+            copy16(reinterpret_cast<std::byte*>(to.x_scale(0)) + threadIdx.x * 16,
+                   from.x_scale + int64_t(first) * tile + threadIdx.x * 4);
     }
     struct Bytes {
         uint8_t at[2];
@@ -109,11 +109,11 @@ struct Copier {
     __device__ Bytes load_scales(int first) const {
         int r = threadIdx.x / 4, block = first + threadIdx.x % 4 * 2;
         const uint8_t* scales =
-            (r < 32 ? from.scales[0] : from.scales[1]) + (int64_t)(r % 32) * from.blocks;
+            (r < 32 ? from.scales[0] : from.scales[1]) + int64_t(r % 32) * from.blocks;
         return {{__ldg(scales + min(block, from.blocks - 1)),
                  __ldg(scales + min(block + 1, from.blocks - 1))}};
     }
-    // True if a scale is so small or large that products could round on the way.
+    // Returns whether a scale is so small or so large that products could be rounded on the way.
     template <bool stepwise>
     __device__ bool store_scales(const Stage& to, Bytes bytes) const {
         bool odd = false;
@@ -130,7 +130,7 @@ struct Copier {
 struct Halves {
     uint32_t v[4];  // pairs k, k + 4
 };
-// Eight E2M1 codes; a half's two low exponent bits and its top bit of mantissa.
+// Eight E2M1 codes: they become the two low exponent bits and the top mantissa bit of halves.
 __device__ inline Halves weight_halves(uint32_t w) {
     return {{(w << 12 & 0x80008000u) | (w << 9 & 0x0e000e00u),
              (w << 8 & 0x80008000u) | (w << 5 & 0x0e000e00u),
@@ -147,7 +147,7 @@ __device__ inline Halves activation_halves(uint32_t low, uint32_t high) {
 struct Products {
     float t[4][4];
 };
-// Each instruction's result is awaited long after it was started.
+// The result of each instruction is needed long after it was started.
 template <int count>
 __device__ inline void multiply(Products (&to)[count], const Halves (&a)[8],
                                 const Halves (&x)[count]) {
@@ -164,7 +164,7 @@ __device__ inline void multiply(Products (&to)[count], const Halves (&a)[8],
                         x[p].v[2 * half + 1]);
 }
 
-// The products of a marked block. Signs stay in both parts: of what is masked, they make a zero.
+// The products of a marked block. Both parts keep the signs: masked values become a zero.
 __device__ inline void multiply_in_parts(Products& to, const Halves (&a)[8], uint2 raw) {
     uint32_t low = large_mask(raw.x), high = large_mask(raw.y);
     Halves x[2] = {activation_halves(raw.x & (low | 0x80808080u), raw.y & (high | 0x80808080u)),
@@ -176,8 +176,8 @@ __device__ inline void multiply_in_parts(Products& to, const Halves (&a)[8], uin
         to.t[i / 4][i % 4] = parts[0].t[i / 4][i % 4] + parts[1].t[i / 4][i % 4];
 }
 
-// `stepwise`: term by term as the contract has it; else fused, the same bits while no product
-// leaves the normal numbers.
+// `stepwise`: term by term as in the contract. Otherwise fused, with the same bits as long as no
+// product leaves the normal numbers.
 template <bool stepwise>
 __device__ inline void add_terms(float (&acc)[16], int m, const float (&t)[4],
                                  const float (&s_w)[8], float2 s_x) {
@@ -200,7 +200,7 @@ __device__ inline void block_of_stage(const Stage& stage, int token_tiles, float
     float s_w[8];
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-        a[r] = weight_halves(*(const uint32_t*)(stage.w(r * 8 + g, w) + quad * 4));
+        a[r] = weight_halves(*reinterpret_cast<const uint32_t*>(stage.w(r * 8 + g, w) + quad * 4));
         s_w[r] = s_weights[r * 8 + g];
     }
 #pragma unroll
@@ -213,8 +213,8 @@ __device__ inline void block_of_stage(const Stage& stage, int token_tiles, float
 #pragma unroll
         for (int p = 0; p < 2; ++p) {
             int n = pair * 2 + p;
-            raw[p] = *(const uint2*)(stage.x(n * 8 + g, w) + quad * 8);
-            scale[p] = *(const float2*)(s_x + n * 8 + 2 * quad);
+            raw[p] = *reinterpret_cast<const uint2*>(stage.x(n * 8 + g, w) + quad * 8);
+            scale[p] = *reinterpret_cast<const float2*>(s_x + n * 8 + 2 * quad);
         }
 #pragma unroll
         for (int p = 0; p < 2; ++p) x[p] = activation_halves(raw[p].x, raw[p].y);
@@ -234,7 +234,7 @@ __device__ inline void block_of_stage(const Stage& stage, int token_tiles, float
     }
 }
 
-// True if it has to be done again stepwise.
+// Returns whether it has to be repeated stepwise.
 template <bool stepwise>
 __device__ inline bool lane_sums(const Source& from, std::byte* memory, float (&acc)[8][16]) {
 #pragma unroll
@@ -246,7 +246,7 @@ __device__ inline bool lane_sums(const Source& from, std::byte* memory, float (&
     copies_end();
     for (int first = 0, at = 0; first < from.blocks; first += lanes, at ^= 1) {
         copies_wait<0>();
-        __syncthreads();  // this stage is here; everyone is done with the other
+        __syncthreads();  // this stage is here; nobody reads the other any more
         bool more = first + lanes < from.blocks;
         Stage now{memory + at * stage_bytes}, next{memory + (at ^ 1) * stage_bytes};
         Copier::Bytes bytes{};
@@ -255,7 +255,7 @@ __device__ inline bool lane_sums(const Source& from, std::byte* memory, float (&
             bytes = copier.load_scales(first + lanes);
         }
         copies_end();
-        if (first + (int)threadIdx.x / warp < from.blocks)
+        if (first + int(threadIdx.x) / warp < from.blocks)
             block_of_stage<stepwise>(now, from.token_tiles, acc);
         if (more) odd |= copier.template store_scales<stepwise>(next, bytes);
     }
@@ -281,14 +281,14 @@ __device__ inline void meet(const float (&from)[n][16], float (&to)[n / 2][16], 
     __syncthreads();
 }
 
-// Afterwards warp w holds tokens w * 8 .. + 7 of the tile in y.
+// Afterwards y of warp w holds tokens w * 8 .. + 7 of the tile.
 __device__ inline void tile_product(const Source& from, float (&y)[16]) {
     extern __shared__ __align__(128) std::byte memory[];
     float acc[8][16], half[4][16], quarter[2][16], last[1][16];
     if (lane_sums<false>(from, memory, acc)) lane_sums<true>(from, memory, acc);
-    meet<8>(acc, half, (float*)memory, 4);
-    meet<4>(half, quarter, (float*)memory, 2);
-    meet<2>(quarter, last, (float*)memory, 1);
+    meet<8>(acc, half, reinterpret_cast<float*>(memory), 4);
+    meet<4>(half, quarter, reinterpret_cast<float*>(memory), 2);
+    meet<2>(quarter, last, reinterpret_cast<float*>(memory), 1);
 #pragma unroll
     for (int i = 0; i < 16; ++i) y[i] = last[0][i];
 }

@@ -1,5 +1,5 @@
-// RmsNorm, HyperCollapse, HyperExpand, WindowStore, Combine, CompressPool, EngramGate: one pass
-// over rows.
+// Source of device.cuh. RmsNorm, HyperCollapse, HyperExpand, WindowStore, Combine, CompressPool,
+// EngramGate: one pass over rows.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -10,28 +10,28 @@ constexpr int block = 256;
 __global__ void rms_norm_kernel(RmsNorm op) {
     start_after_previous();
     __shared__ float shared[block / warp];
-    const bf16* x = op.x + (int64_t)blockIdx.x * op.cols;
-    bf16* y = op.y + (int64_t)blockIdx.x * op.cols;
+    const bf16* x = op.x + int64_t(blockIdx.x) * op.cols;
+    bf16* y = op.y + int64_t(blockIdx.x) * op.cols;
     float sum = 0.0f;
     for (int k = threadIdx.x; k < op.cols; k += block) {
         float v = to_float(x[k]);
         sum = sum + v * v;
     }
     sum = block_sum(sum, shared);
-    float r = 1.0f / sqrtf(sum / (float)op.cols + op.eps);
+    float r = 1.0f / sqrtf(sum / float(op.cols) + op.eps);
     for (int k = threadIdx.x; k < op.cols; k += block)
         y[k] = to_bf16(to_float(op.w[k]) * (to_float(x[k]) * r));
 }
 
 __global__ void collapse_kernel(HyperCollapse op) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
-    if (i >= (int64_t)op.n * op.dim) return;
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= int64_t(op.n) * op.dim) return;
     int64_t row = i / op.dim, d = i % op.dim;
     const bf16* h = op.h + row * op.hc * op.dim + d;
     const float* pre = op.pre + row * op.hc;
     float acc = pre[0] * to_float(h[0]);
-    for (int j = 1; j < op.hc; ++j) acc = acc + pre[j] * to_float(h[(int64_t)j * op.dim]);
+    for (int j = 1; j < op.hc; ++j) acc = acc + pre[j] * to_float(h[int64_t(j) * op.dim]);
     op.x[i] = to_bf16(acc);
 }
 
@@ -39,8 +39,8 @@ constexpr int hc_max = 8;
 
 __global__ void expand_kernel(HyperExpand op) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
-    if (i >= (int64_t)op.n * op.dim) return;
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= int64_t(op.n) * op.dim) return;
     int64_t row = i / op.dim, d = i % op.dim;
     bf16* h = op.h + row * op.hc * op.dim + d;
     const float* comb = op.comb + row * op.hc * op.hc;
@@ -48,45 +48,45 @@ __global__ void expand_kernel(HyperExpand op) {
     float old[hc_max];
 #pragma unroll
     for (int j = 0; j < hc_max; ++j)
-        if (j < op.hc) old[j] = to_float(h[(int64_t)j * op.dim]);
+        if (j < op.hc) old[j] = to_float(h[int64_t(j) * op.dim]);
     for (int k = 0; k < op.hc; ++k) {
         float s = comb[k] * old[0];
 #pragma unroll
         for (int j = 1; j < hc_max; ++j)
             if (j < op.hc) s = s + comb[j * op.hc + k] * old[j];
-        h[(int64_t)k * op.dim] = to_bf16(op.post[row * op.hc + k] * x + s);
+        h[int64_t(k) * op.dim] = to_bf16(op.post[row * op.hc + k] * x + s);
     }
 }
 
 __global__ void window_store_kernel(WindowStore op, int first) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
     int64_t row = first + i / op.dim;
     if (row >= op.n) return;
     int64_t slot = (op.position + row) % op.window;
-    op.ring[slot * op.dim + i % op.dim] = op.chunk[row * op.dim + i % op.dim];
+    op.buffer[slot * op.dim + i % op.dim] = op.chunk[row * op.dim + i % op.dim];
 }
 
 __global__ void combine_kernel(Combine op) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
-    if (i >= (int64_t)op.n * op.dim) return;
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= int64_t(op.n) * op.dim) return;
     int64_t row = i / op.dim, d = i % op.dim;
     float sum = 0.0f;
     for (int k = 0; k < op.k; ++k) sum = sum + to_float(op.partial[(row * op.k + k) * op.dim + d]);
     op.y[i] = to_bf16(sum + to_float(op.shared[i]));
 }
 
-// One thread a feature and group; the rest is moved to the open rows by a second launch, after
-// every group is read.
+// One thread per feature and group. A second launch moves the rest to the open rows, after every
+// group has been read.
 __global__ void compress_pool_kernel(CompressPool op, int groups) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
-    if (i >= (int64_t)groups * op.dim) return;
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= int64_t(groups) * op.dim) return;
     int group = i / op.dim, d = i % op.dim;
     auto row = [&](const float* open, const float* fresh, int t) {
-        return t < op.open_rows ? open[(int64_t)t * op.dim + d]
-                                : fresh[(int64_t)(t - op.open_rows) * op.dim + d];
+        return t < op.open_rows ? open[int64_t(t) * op.dim + d]
+                                : fresh[int64_t(t - op.open_rows) * op.dim + d];
     };
     float most = row(op.open_gate, op.gate, group * op.ratio);
     for (int r = 1; r < op.ratio; ++r)
@@ -104,23 +104,24 @@ __global__ void compress_pool_kernel(CompressPool op, int groups) {
 
 __global__ void compress_rest_kernel(CompressPool op, int done, int rest) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
-    if (i >= (int64_t)rest * op.dim) return;
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= int64_t(rest) * op.dim) return;
     int64_t t = done + i / op.dim;
-    if (t < op.open_rows) return;  // only when no group was completed: it stays where it is
+    // Only when no group was completed: the token stays where it is.
+    if (t < op.open_rows) return;
     int64_t from = (t - op.open_rows) * op.dim + i % op.dim;
     op.open_kv[i] = op.kv[from];
     op.open_gate[i] = op.gate[from];
 }
 
-// One block a token and stream.
+// One block of threads per token and stream.
 __global__ void engram_gate_kernel(EngramGate op) {
     start_after_previous();
     __shared__ float shared[block / warp];
     int64_t row = blockIdx.x / op.hc, j = blockIdx.x % op.hc;
     const bf16* kv = op.kv + row * (op.hc + 1) * op.dim;
     const bf16* key = kv + j * op.dim;
-    const bf16* value = kv + (int64_t)op.hc * op.dim;
+    const bf16* value = kv + int64_t(op.hc) * op.dim;
     bf16* h = op.h + (row * op.hc + j) * op.dim;
     float hh = 0.0f, kk = 0.0f, dot = 0.0f;
     for (int d = threadIdx.x; d < op.dim; d += block) {
@@ -134,8 +135,8 @@ __global__ void engram_gate_kernel(EngramGate op) {
     kk = block_sum(kk, shared);
     dot = block_sum(dot, shared);
     float rho =
-        (1.0f / sqrtf(hh / (float)op.dim + op.eps)) * (1.0f / sqrtf(kk / (float)op.dim + op.eps));
-    float d = dot * rho * (1.0f / sqrtf((float)op.dim));
+        (1.0f / sqrtf(hh / float(op.dim) + op.eps)) * (1.0f / sqrtf(kk / float(op.dim) + op.eps));
+    float d = dot * rho * (1.0f / sqrtf(float(op.dim)));
     float size = sqrtf(fmaxf(fabsf(d), 1e-6f));
     float g = is_finite(d) ? sigmoid_f32(copysignf(size, d)) : float_of(0x7fc00000u);
     for (int i = threadIdx.x; i < op.dim; i += block)
@@ -143,7 +144,7 @@ __global__ void engram_gate_kernel(EngramGate op) {
 }
 
 unsigned grid_of(int64_t threads) {
-    return (unsigned)ceil_div<int64_t>(threads, block);
+    return unsigned(ceil_div<int64_t>(threads, block));
 }
 
 }  // namespace
@@ -152,27 +153,27 @@ void launch(const RmsNorm& op, Lane lane) {
     if (op.n) launch_kernel(rms_norm_kernel, op.n, block, 0, lane, op);
 }
 void launch(const HyperCollapse& op, Lane lane) {
-    if (op.n) launch_kernel(collapse_kernel, grid_of((int64_t)op.n * op.dim), block, 0, lane, op);
+    if (op.n) launch_kernel(collapse_kernel, grid_of(int64_t(op.n) * op.dim), block, 0, lane, op);
 }
 void launch(const HyperExpand& op, Lane lane) {
-    if (op.n) launch_kernel(expand_kernel, grid_of((int64_t)op.n * op.dim), block, 0, lane, op);
+    if (op.n) launch_kernel(expand_kernel, grid_of(int64_t(op.n) * op.dim), block, 0, lane, op);
 }
 void launch(const WindowStore& op, Lane lane) {
     int rows = op.n < op.window ? op.n : op.window;
     if (rows)
-        launch_kernel(window_store_kernel, grid_of((int64_t)rows * op.dim), block, 0, lane, op,
+        launch_kernel(window_store_kernel, grid_of(int64_t(rows) * op.dim), block, 0, lane, op,
                       op.n - rows);
 }
 void launch(const Combine& op, Lane lane) {
-    if (op.n) launch_kernel(combine_kernel, grid_of((int64_t)op.n * op.dim), block, 0, lane, op);
+    if (op.n) launch_kernel(combine_kernel, grid_of(int64_t(op.n) * op.dim), block, 0, lane, op);
 }
 void launch(const CompressPool& op, Lane lane) {
     int groups = (op.open_rows + op.n) / op.ratio, rest = (op.open_rows + op.n) % op.ratio;
     if (groups)
-        launch_kernel(compress_pool_kernel, grid_of((int64_t)groups * op.dim), block, 0, lane, op,
+        launch_kernel(compress_pool_kernel, grid_of(int64_t(groups) * op.dim), block, 0, lane, op,
                       groups);
     if (rest)
-        launch_kernel(compress_rest_kernel, grid_of((int64_t)rest * op.dim), block, 0, lane, op,
+        launch_kernel(compress_rest_kernel, grid_of(int64_t(rest) * op.dim), block, 0, lane, op,
                       groups * op.ratio, rest);
 }
 void launch(const EngramGate& op, Lane lane) {

@@ -1,5 +1,5 @@
 // Copies from global to shared memory that run beside compute: cp.async where it exists (sm_80 and
-// later); on Turing a load and a store, done when the call returns.
+// later); on Turing a load and a store, finished when the call returns.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace sluice::cuda {
 __device__ inline void copy16(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(shared)),
+                     uint32_t(__cvta_generic_to_shared(shared))),
                  "l"(global)
                  : "memory");
 #else
-    *(uint4*)shared = __ldg((const uint4*)global);
+    *reinterpret_cast<uint4*>(shared) = __ldg(reinterpret_cast<const uint4*>(global));
 #endif
 }
 

@@ -1,5 +1,5 @@
-// ActQuant, RopeRequant, Swiglu, ScaleBf16, EngramGather: element-wise work in groups of 32 (or
-// 16).
+// Source of device.cuh. ActQuant, RopeRequant, Swiglu, ScaleBf16, EngramGather: element-wise work
+// in groups of 32 or 16.
 #include "kernels/cuda/rope.cuh"
 
 namespace sluice::cuda {
@@ -7,7 +7,7 @@ namespace {
 
 __global__ void act_quant_kernel(ActQuant op, int64_t groups) {
     start_after_previous();
-    int64_t group = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
+    int64_t group = int64_t(blockIdx.x) * (blockDim.x / warp) + threadIdx.x / warp;
     if (group >= groups) return;
     int64_t at = group * 32 + threadIdx.x % warp;
     store_lane(to_float(op.x[at]), op.out, at);
@@ -15,7 +15,7 @@ __global__ void act_quant_kernel(ActQuant op, int64_t groups) {
 
 __global__ void swiglu_kernel(Swiglu op, int64_t groups) {
     start_after_previous();
-    int64_t group = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
+    int64_t group = int64_t(blockIdx.x) * (blockDim.x / warp) + threadIdx.x / warp;
     if (group >= groups) return;
     int64_t at = group * 32 + threadIdx.x % warp;
     const float* weight = op.weights ? op.weights + at / op.cols : nullptr;
@@ -25,7 +25,7 @@ __global__ void swiglu_kernel(Swiglu op, int64_t groups) {
 
 __global__ void engram_gather_kernel(EngramGather op, int64_t groups) {
     start_after_previous();
-    int64_t group = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
+    int64_t group = int64_t(blockIdx.x) * (blockDim.x / warp) + threadIdx.x / warp;
     if (group >= groups) return;
     int per_row = op.dim / 32, lane = threadIdx.x % warp;
     int64_t row = op.index[group / per_row];
@@ -37,17 +37,17 @@ __global__ void engram_gather_kernel(EngramGather op, int64_t groups) {
 
 __global__ void scale_kernel(ScaleBf16 op) {
     start_after_previous();
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < op.count) op.x[i] = to_bf16(to_float(op.x[i]) * op.scale);
 }
 
-// One warp a vector, two neighbouring elements a lane and step: 64 elements a step.
+// One warp per vector, two neighbouring elements per lane: 64 elements per step.
 __global__ void rope_requant_kernel(RopeRequant op) {
     start_after_previous();
-    int64_t vector = (int64_t)blockIdx.x * (blockDim.x / warp) + threadIdx.x / warp;
-    if (vector >= (int64_t)op.n * op.heads) return;
+    int64_t vector = int64_t(blockIdx.x) * (blockDim.x / warp) + threadIdx.x / warp;
+    if (vector >= int64_t(op.n) * op.heads) return;
     Turn turn =
-        turn_of(op.rope, op.position + (int)(vector / op.heads) * op.stride, op.dim, op.inverse);
+        turn_of(op.rope, op.position + int(vector / op.heads) * op.stride, op.dim, op.inverse);
     bf16* x = op.x + vector * op.dim;
     for (int base = 0; base < op.dim; base += 64) {
         int at = base + 2 * (threadIdx.x % warp);
@@ -64,32 +64,32 @@ __global__ void rope_requant_kernel(RopeRequant op) {
 
 constexpr int block = 256;
 unsigned grid_of(int64_t warps) {
-    return (unsigned)ceil_div<int64_t>(warps, block / warp);
+    return unsigned(ceil_div<int64_t>(warps, block / warp));
 }
 
 }  // namespace
 
 const void* any_kernel() {
-    return (const void*)act_quant_kernel;
+    return reinterpret_cast<const void*>(act_quant_kernel);
 }
 
 void launch(const ActQuant& op, Lane lane) {
-    int64_t groups = (int64_t)op.n * (op.cols / 32);
+    int64_t groups = int64_t(op.n) * (op.cols / 32);
     if (groups) launch_kernel(act_quant_kernel, grid_of(groups), block, 0, lane, op, groups);
 }
 void launch(const Swiglu& op, Lane lane) {
-    int64_t groups = (int64_t)op.n * (op.cols / 32);
+    int64_t groups = int64_t(op.n) * (op.cols / 32);
     if (groups) launch_kernel(swiglu_kernel, grid_of(groups), block, 0, lane, op, groups);
 }
 void launch(const EngramGather& op, Lane lane) {
-    int64_t groups = (int64_t)op.n * op.columns * (op.dim / 32);
+    int64_t groups = int64_t(op.n) * op.columns * (op.dim / 32);
     if (groups) launch_kernel(engram_gather_kernel, grid_of(groups), block, 0, lane, op, groups);
 }
 void launch(const ScaleBf16& op, Lane lane) {
     if (op.count) launch_kernel(scale_kernel, ceil_div(op.count, block), block, 0, lane, op);
 }
 void launch(const RopeRequant& op, Lane lane) {
-    int64_t vectors = (int64_t)op.n * op.heads;
+    int64_t vectors = int64_t(op.n) * op.heads;
     if (vectors) launch_kernel(rope_requant_kernel, grid_of(vectors), block, 0, lane, op);
 }
 

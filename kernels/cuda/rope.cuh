@@ -11,7 +11,8 @@ struct Turn {
     int first, end;
     bool inverse;
 
-    // Elements at and at + 1, bf16 numbers before and after; a pair outside the rotated part stays.
+    // Elements at and at + 1, bf16 numbers before and after. A pair outside the rotated part stays
+    // as it is.
     __device__ inline void apply(int at, float& a, float& b) const {
         if (at < first || at >= end) return;
         int i = (at - first) / 2;
@@ -24,11 +25,11 @@ struct Turn {
 
 __device__ inline Turn turn_of(const RopeTable& rope, int position, int dim, bool inverse) {
     if (!rope.cos) return {nullptr, nullptr, dim, dim, false};
-    int64_t row = (int64_t)(position - rope.first) * rope.half;
+    int64_t row = int64_t(position - rope.first) * rope.half;
     return {rope.cos + row, rope.sin + row, dim - 2 * rope.half, dim, inverse};
 }
 
-// Two neighbouring values of a group of `group` quantised in place.
+// Quantises two neighbouring values of a group of `group` in place.
 template <int group>
 __device__ inline void requantise_group(float& x, float& y, Requant kind) {
     constexpr int lanes = group / 2;
@@ -36,7 +37,7 @@ __device__ inline void requantise_group(float& x, float& y, Requant kind) {
     float a = group_max<lanes>(fmaxf(fabsf(x), fabsf(y)));
     float s;
     if (kind == Requant::fp8_32) {
-        s = exp2i((int)e8m0_ceil(fmaxf(a, 1e-4f) * (1.0f / 448.0f)) - 127);
+        s = exp2i(int(e8m0_ceil(fmaxf(a, 1e-4f) * (1.0f / 448.0f))) - 127);
         float v = fminf(fmaxf(x / s, -448.0f), 448.0f), w = fminf(fmaxf(y / s, -448.0f), 448.0f);
         x = e4m3_to_float(float_to_e4m3(v)) * s;
         y = e4m3_to_float(float_to_e4m3(w)) * s;
@@ -52,7 +53,7 @@ __device__ inline void requantise_group(float& x, float& y, Requant kind) {
     if (bad) x = y = float_of(0x7fc00000u);
 }
 
-// All lanes of the warp, lane l with elements 2l and 2l + 1 of 64.
+// Called by all lanes of the warp; lane l has elements 2l and 2l + 1 of 64.
 __device__ inline void requantise(float& x, float& y, Requant kind) {
     if (kind == Requant::fp4_16)
         requantise_group<16>(x, y, kind);

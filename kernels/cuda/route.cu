@@ -1,4 +1,5 @@
-// Route: gate scores by the linear kernel, then one warp a token picks the k best.
+// Source of device.cuh. Route: the linear kernel computes the gate's scores, then one warp per
+// token picks the k best.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -9,7 +10,7 @@ constexpr int block = 128;
 __global__ void route_kernel(Route op, const float* z) {
     extern __shared__ float shared[];  // [warps][2][experts]
     int lane = threadIdx.x % warp, w = threadIdx.x / warp, experts = op.gate.rows;
-    int64_t token = (int64_t)blockIdx.x * (block / warp) + w;
+    int64_t token = int64_t(blockIdx.x) * (block / warp) + w;
     if (token >= op.n) return;
     float *score = shared + w * 2 * experts, *biased = score + experts;
     bool bad = false;
@@ -45,7 +46,8 @@ __global__ void route_kernel(Route op, const float* z) {
         if (lane == 0) {
             op.ids[token * op.k + i] = bad ? -1 : at;
             if (at < experts)
-                biased[at] = float_of(0x7fc00000u);  // taken: compares false from here on
+                // Taken: compares false from here on.
+                biased[at] = float_of(0x7fc00000u);
         }
         __syncwarp();
     }
@@ -54,7 +56,7 @@ __global__ void route_kernel(Route op, const float* z) {
 }
 
 // The same for up to 512 experts: a lane holds its scores in registers, as integers in the order of
-// floats, and the warp's matrix of maxima is one instruction where the card has it.
+// floats, and the maximum over the warp is one instruction where the device has it.
 constexpr int held = 16;
 
 __device__ inline unsigned warp_max_of(unsigned x) {
@@ -69,7 +71,7 @@ __device__ inline unsigned warp_max_of(unsigned x) {
 
 __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float* z) {
     int lane = threadIdx.x % warp, experts = op.gate.rows;
-    int64_t token = (int64_t)blockIdx.x * (block / warp) + threadIdx.x / warp;
+    int64_t token = int64_t(blockIdx.x) * (block / warp) + threadIdx.x / warp;
     float bias[held], score[held];
 #pragma unroll
     for (int i = 0; i < held; ++i)
@@ -79,12 +81,12 @@ __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float
 #pragma unroll
     for (int i = 0; i < held; ++i)
         score[i] = lane + i * warp < experts ? z[token * experts + lane + i * warp] : 0.0f;
-    unsigned key[held];  // 0: none, or taken
+    unsigned key[held];  // 0: no expert, or taken
     bool bad = false;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
         score[i] = sqrtf(softplus_f32(score[i]));
-        float biased = score[i] + bias[i] + 0.0f;  // -0 and 0 are equals
+        float biased = score[i] + bias[i] + 0.0f;  // -0 and 0 are equal
         bool inside = lane + i * warp < experts;
         bad |= inside && biased != biased;
         uint32_t bits = bits_of(biased);
@@ -105,16 +107,16 @@ __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float
             }
         unsigned top = warp_max_of(best);
         // The lowest expert among equals.
-        unsigned order = best == top ? ~(unsigned)(at * warp + lane) : 0;
+        unsigned order = best == top ? ~unsigned(at * warp + lane) : 0;
         unsigned chosen = ~warp_max_of(order);
-        int owner = (int)(chosen % warp);
+        int owner = int(chosen % warp);
         s = __shfl_sync(0xffffffffu, s, owner);
         sum = sum + s;
         if (lane == pick) mine = s;
 #pragma unroll
         for (int i = 0; i < held; ++i)
             if (lane == owner && i == at) key[i] = 0;
-        if (lane == 0) op.ids[token * op.k + pick] = bad ? -1 : (int)chosen;
+        if (lane == 0) op.ids[token * op.k + pick] = bad ? -1 : int(chosen);
     }
     float weight = (op.k > 1 ? mine / (sum + 1e-20f) : mine) * op.scale;
     if (lane < op.k) op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight;
@@ -122,18 +124,18 @@ __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float
 
 }  // namespace
 
-size_t route_workspace(int n, int experts) {
-    return (size_t)n * experts * sizeof(float);
+size_t route_scratch_bytes(int n, int experts) {
+    return size_t(n) * experts * sizeof(float);
 }
 
-void launch(const Route& op, Workspace& work, Lane lane) {
+void launch(const Route& op, Lane lane) {
     if (!op.n) return;
-    auto* z = (float*)work.memory;
+    auto* z = reinterpret_cast<float*>(lane.scratch.memory);
     launch(LinearBf16{nullptr, z, op.gate, op.x, op.n}, lane);
     int warps = block / warp;
     if (op.gate.rows <= held * warp && op.k <= op.gate.rows)
         return launch_kernel(route_held_kernel, ceil_div(op.n, warps), block, 0, lane, op, z);
-    size_t bytes = (size_t)warps * 2 * op.gate.rows * sizeof(float);
+    size_t bytes = size_t(warps) * 2 * op.gate.rows * sizeof(float);
     launch_plain(route_kernel, ceil_div(op.n, warps), block, bytes, lane, op, z);
 }
 

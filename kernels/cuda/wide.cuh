@@ -1,20 +1,20 @@
-// Kernels for many token rows: what the launch functions of device.cuh hand over to.
+// Kernels for many token rows: the launch functions of device.cuh hand over to these.
 #pragma once
 
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
 
-// False where the shape is not theirs, and nothing was done.
+// False where the kernels do not take the shape, and then nothing was done.
 bool launch_wide(const LinearFp8& op, Lane lane);
 bool launch_wide(const LinearBf16& op, Lane lane);
 bool launch_wide(const GroupedOutput& op, Lane lane);
 
-bool launch_wide(const HyperMix& op, Workspace& work, Lane lane);
-bool launch_wide(const HyperStep& op, Workspace& work, Lane lane);
+bool launch_wide(const HyperMix& op, Lane lane);
+bool launch_wide(const HyperStep& op, Lane lane);
 
-// Those of the experts that have two rows or more; all of one model's shapes.
-void launch_wide(const RoutedExpert* ops, int count, Workspace& work, Lane lane);
-size_t expert_wide_workspace(int count, int dim, int inner);
+// Takes the experts that have two rows or more; all have the shapes of one model.
+void launch_wide(const RoutedExpert* ops, int count, Lane lane);
+size_t expert_wide_scratch_bytes(int count, int dim, int inner);
 
 }  // namespace sluice::cuda

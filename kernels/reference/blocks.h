@@ -1,4 +1,4 @@
-// What several reference operations share: one block of the quantisers, plain dot products.
+// What several reference operations share: one block of the quantisers, and plain dot products.
 #pragma once
 
 #include <cmath>
@@ -26,13 +26,13 @@ inline void act_quant_block(const float* x, uint8_t* codes, uint8_t* scale) {
 
 inline double dot(const bf16* a, const bf16* b, int32_t count) {
     double sum = 0;
-    for (int32_t i = 0; i < count; ++i) sum += (double)to_float(a[i]) * to_float(b[i]);
+    for (int32_t i = 0; i < count; ++i) sum += double(to_float(a[i])) * to_float(b[i]);
     return sum;
 }
 
 inline double weight(const Fp8Matrix& w, int32_t row, int32_t col) {
-    uint8_t scale = w.scales[(size_t)(row / 32) * (w.cols / 32) + col / 32];
-    return (double)e4m3_to_float(w.codes[(size_t)row * w.cols + col]) * e8m0_to_float(scale);
+    uint8_t scale = w.scales[size_t(row / 32) * (w.cols / 32) + col / 32];
+    return double(e4m3_to_float(w.codes[size_t(row) * w.cols + col])) * e8m0_to_float(scale);
 }
 
 }  // namespace sluice::reference

@@ -1,3 +1,4 @@
+// Source of reference.h: IndexTopk.
 #include <algorithm>
 #include <vector>
 
@@ -15,23 +16,23 @@ std::vector<float> scores_of(const IndexTopk& op, int32_t i, int32_t visible) {
     for (int32_t t = 0; t < visible; ++t) {
         double sum = 0;
         for (int32_t h = 0; h < op.heads; ++h) {
-            const bf16* q = op.q + ((size_t)i * op.heads + h) * op.dim;
-            float s = round_bf16((float)dot(q, op.keys + (size_t)t * op.dim, op.dim));
-            float w = to_float(op.w[(size_t)i * op.heads + h]);
+            const bf16* q = op.q + (size_t(i) * op.heads + h) * op.dim;
+            float s = round_bf16(float(dot(q, op.keys + size_t(t) * op.dim, op.dim)));
+            float w = to_float(op.w[size_t(i) * op.heads + h]);
             sum += round_bf16((s > 0 || s != s ? s : 0) * w);
         }
-        float score = round_bf16((float)sum);
+        float score = round_bf16(float(sum));
         scores[t] = score != score ? -infinity : score;
     }
     return scores;
 }
 
-// The `count` best of `items`, equal ones by the lower number.
+// The `count` best of `items`; among equals, the lower number is first.
 std::vector<int32_t> best(std::vector<int32_t> items, const std::vector<float>& score,
                           int32_t count) {
     std::stable_sort(items.begin(), items.end(),
                      [&](int32_t a, int32_t b) { return score[a] > score[b]; });
-    if (items.size() > (size_t)count) items.resize(count);
+    if (items.size() > size_t(count)) items.resize(count);
     return items;
 }
 
@@ -43,7 +44,7 @@ std::vector<int32_t> range(int32_t count) {
 
 void publish(const IndexTopk& op, const std::vector<float>& scores, uint8_t* marks) {
     std::fill(marks, marks + op.blocks_max, 0);
-    int32_t blocks = ((int32_t)scores.size() + op.block - 1) / op.block;
+    int32_t blocks = (int32_t(scores.size()) + op.block - 1) / op.block;
     std::vector<float> block_score(blocks, -infinity);
     for (size_t t = 0; t < scores.size(); ++t)
         block_score[t / op.block] = std::max(block_score[t / op.block], scores[t]);
@@ -58,7 +59,7 @@ void run(const IndexTopk& op) {
     for (int32_t i = 0; i < op.n; ++i) {
         int32_t visible = std::min((op.position + i + 1) / op.ratio, op.rows);
         std::vector<float> scores = scores_of(op, i, visible);
-        uint8_t* marks = op.candidates ? op.candidates + (size_t)i * op.blocks_max : nullptr;
+        uint8_t* marks = op.candidates ? op.candidates + size_t(i) * op.blocks_max : nullptr;
         if (op.mode == Candidates::publish) publish(op, scores, marks);
         std::vector<int32_t> rows = range(visible);
         if (visible > op.k) {
@@ -67,7 +68,7 @@ void run(const IndexTopk& op) {
             rows = best(rows, scores, op.k);
             std::sort(rows.begin(), rows.end());
         }
-        int32_t* topk = op.topk + (size_t)i * op.k;
+        int32_t* topk = op.topk + size_t(i) * op.k;
         std::fill(topk, topk + op.k, -1);
         std::copy(rows.begin(), rows.end(), topk);
     }

@@ -1,3 +1,4 @@
+// Source of reference.h: Swiglu, RoutedExpert and Combine.
 #include <vector>
 
 #include "kernels/reference/blocks.h"
@@ -13,12 +14,12 @@ bf16 fp4_output(const Fp4Matrix& w, int32_t row, const uint8_t* codes, const uin
     for (int32_t b = 0; b < blocks; ++b) {
         int32_t sum = 0;
         for (int32_t k = 32 * b; k < 32 * b + 32; ++k) {
-            uint8_t pair = w.codes[(size_t)row * (w.cols / 2) + k / 2];
+            uint8_t pair = w.codes[size_t(row) * (w.cols / 2) + k / 2];
             sum += e4m3_to_int(codes[k]) * e2m1_to_twice(k % 2 ? pair >> 4 : pair & 15);
         }
         float s_x = e8m0_to_float(scales[b]) * exp2i(-10);
-        float s_w = e8m0_to_float(w.scales[(size_t)row * blocks + b]);
-        lane[b % 8] = lane[b % 8] + ((float)sum * s_x) * s_w;
+        float s_w = e8m0_to_float(w.scales[size_t(row) * blocks + b]);
+        lane[b % 8] = lane[b % 8] + (float(sum) * s_x) * s_w;
     }
     for (int step = 4; step > 0; step /= 2)
         for (int l = 0; l < step; ++l) lane[l] = lane[l] + lane[l + step];
@@ -36,7 +37,7 @@ std::vector<bf16> fp4_linear(const Fp4Matrix& w, const uint8_t* codes, const uin
 void run(const Swiglu& op) {
     for (int32_t i = 0; i < op.n; ++i)
         for (int32_t b = 0; b < op.cols / 32; ++b) {
-            size_t block = (size_t)i * (op.cols / 32) + b;
+            size_t block = size_t(i) * (op.cols / 32) + b;
             float a[32];
             for (int k = 0; k < 32; ++k) {
                 float g = to_float(op.gate[block * 32 + k]), u = to_float(op.up[block * 32 + k]);
@@ -53,14 +54,14 @@ void run(const RoutedExpert& op) {
     int32_t dim = op.expert.w1.cols, inner = op.expert.w1.rows;
     std::vector<uint8_t> codes(inner), scales(inner / 32);
     for (int32_t r = 0; r < op.count; ++r) {
-        const uint8_t* x = op.x.codes + (size_t)op.rows[r] * dim;
-        const uint8_t* s = op.x.scales + (size_t)op.rows[r] * (dim / 32);
+        const uint8_t* x = op.x.codes + size_t(op.rows[r]) * dim;
+        const uint8_t* s = op.x.scales + size_t(op.rows[r]) * (dim / 32);
         auto gate = fp4_linear(op.expert.w1, x, s);
         auto up = fp4_linear(op.expert.w3, x, s);
         QuantRows a{codes.data(), scales.data()};
         run(Swiglu{a, gate.data(), up.data(), op.weights + r, 1, inner, op.limit});
         auto y = fp4_linear(op.expert.w2, codes.data(), scales.data());
-        for (int32_t k = 0; k < dim; ++k) op.out[(size_t)op.slots[r] * dim + k] = y[k];
+        for (int32_t k = 0; k < dim; ++k) op.out[size_t(op.slots[r]) * dim + k] = y[k];
     }
 }
 
@@ -69,8 +70,8 @@ void run(const Combine& op) {
         for (int32_t d = 0; d < op.dim; ++d) {
             float sum = 0;
             for (int32_t j = 0; j < op.k; ++j)
-                sum = sum + to_float(op.partial[((size_t)i * op.k + j) * op.dim + d]);
-            size_t at = (size_t)i * op.dim + d;
+                sum = sum + to_float(op.partial[(size_t(i) * op.k + j) * op.dim + d]);
+            size_t at = size_t(i) * op.dim + d;
             op.y[at] = to_bf16(sum + to_float(op.shared[at]));
         }
 }

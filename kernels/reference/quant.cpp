@@ -1,3 +1,4 @@
+// Source of reference.h: ActQuant, RopeRequant and ScaleBf16.
 #include "kernels/reference/blocks.h"
 #include "kernels/reference/reference.h"
 
@@ -8,7 +9,7 @@ float clamp(float x, float limit) {
     return std::fmin(std::fmax(x, -limit), limit);
 }
 
-// One group of an in-place quantiser, finite values only.
+// One group of an in-place quantiser; finite values only.
 void requant_group(bf16* x, int32_t size, Requant kind) {
     float a = 0;
     for (int32_t i = 0; i < size; ++i) a = std::fmax(a, std::fabs(to_float(x[i])));
@@ -36,7 +37,7 @@ void rotate(bf16* pair, float c, float s) {
 }  // namespace
 
 void run(const ActQuant& op) {
-    for (size_t block = 0; block < (size_t)op.n * op.cols / 32; ++block) {
+    for (size_t block = 0; block < size_t(op.n) * op.cols / 32; ++block) {
         float x[32];
         for (int i = 0; i < 32; ++i) x[i] = to_float(op.x[block * 32 + i]);
         act_quant_block(x, op.out.codes + block * 32, op.out.scales + block);
@@ -47,9 +48,9 @@ void run(const RopeRequant& op) {
     for (int32_t i = 0; i < op.n; ++i) {
         int32_t position = op.position + i * op.stride;
         for (int32_t h = 0; h < op.heads; ++h) {
-            bf16* x = op.x + ((size_t)i * op.heads + h) * op.dim;
+            bf16* x = op.x + (size_t(i) * op.heads + h) * op.dim;
             for (int32_t j = 0; op.rope.cos && j < op.rope.half; ++j) {
-                size_t at = (size_t)(position - op.rope.first) * op.rope.half + j;
+                size_t at = size_t(position - op.rope.first) * op.rope.half + j;
                 float s = op.inverse ? -op.rope.sin[at] : op.rope.sin[at];
                 rotate(x + op.dim - 2 * op.rope.half + 2 * j, op.rope.cos[at], s);
             }

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "kernels/reference/reference.h"
-
 namespace sluice {
 
 Result<std::byte*> ReferenceBackend::allocate(size_t bytes, std::string_view) {
@@ -21,67 +19,6 @@ void ReferenceBackend::copy(void* to, const void* from, size_t bytes) {
 }
 void ReferenceBackend::fill_zero(void* device, size_t bytes) {
     std::memset(device, 0, bytes);
-}
-
-void ReferenceBackend::run(const ActQuant& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const RopeRequant& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const RmsNorm& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const LinearFp8& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const LinearBf16& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const GroupedOutput& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const HyperMix& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const HyperCollapse& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const HyperExpand& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const SparseAttention& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const WindowStore& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const CompressPool& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const IndexTopk& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const ScaleBf16& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const EngramGather& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const EngramGate& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const Route& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const Swiglu& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const RoutedExpert& op) {
-    reference::run(op);
-}
-void ReferenceBackend::run(const Combine& op) {
-    reference::run(op);
 }
 
 }  // namespace sluice

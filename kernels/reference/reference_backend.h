@@ -1,10 +1,11 @@
-// A Backend over kernels/reference, in host memory: what tests hold any other backend against.
+// A Backend over kernels/reference in host memory: tests compare every other backend with it.
 #pragma once
 
 #include <deque>
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/reference/reference.h"
 
 namespace sluice {
 
@@ -20,26 +21,12 @@ class ReferenceBackend final : public Backend {
     void fill_zero(void* device, size_t bytes) override;
     Result<void> synchronize() override { return {}; }
 
-    void run(const ActQuant& op) override;
-    void run(const RopeRequant& op) override;
-    void run(const RmsNorm& op) override;
-    void run(const LinearFp8& op) override;
-    void run(const LinearBf16& op) override;
-    void run(const GroupedOutput& op) override;
-    void run(const HyperMix& op) override;
-    void run(const HyperCollapse& op) override;
-    void run(const HyperExpand& op) override;
-    void run(const SparseAttention& op) override;
-    void run(const WindowStore& op) override;
-    void run(const CompressPool& op) override;
-    void run(const IndexTopk& op) override;
-    void run(const ScaleBf16& op) override;
-    void run(const EngramGather& op) override;
-    void run(const EngramGate& op) override;
-    void run(const Route& op) override;
-    void run(const Swiglu& op) override;
-    void run(const RoutedExpert& op) override;
-    void run(const Combine& op) override;
+#define SLUICE_CALL(Op)               \
+    void run(const Op& op) override { \
+        reference::run(op);           \
+    }
+    SLUICE_PLAIN_OPS(SLUICE_CALL)
+#undef SLUICE_CALL
 
  private:
     std::deque<std::vector<std::byte>> memory_;

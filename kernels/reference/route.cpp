@@ -1,3 +1,4 @@
+// Source of reference.h: Route.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +14,7 @@ void run(const Route& op) {
     for (int32_t i = 0; i < op.n; ++i) {
         bool nan = false;
         for (int32_t e = 0; e < experts; ++e) {
-            float z = (float)dot(op.gate.data + (size_t)e * dim, op.x + (size_t)i * dim, dim);
+            float z = float(dot(op.gate.data + size_t(e) * dim, op.x + size_t(i) * dim, dim));
             score[e] = std::sqrt(softplus_f32(z));
             biased[e] = score[e] + op.bias[e];
             nan = nan || std::isnan(biased[e]);
@@ -26,8 +27,8 @@ void run(const Route& op) {
         for (int32_t j = 0; j < op.k; ++j) sum = sum + score[order[j]];
         for (int32_t j = 0; j < op.k; ++j) {
             float w = op.k > 1 ? score[order[j]] / (sum + 1e-20f) : score[order[j]];
-            op.ids[(size_t)i * op.k + j] = nan ? -1 : order[j];
-            op.weights[(size_t)i * op.k + j] = nan ? nan_f32 : w * op.scale;
+            op.ids[size_t(i) * op.k + j] = nan ? -1 : order[j];
+            op.weights[size_t(i) * op.k + j] = nan ? nan_f32 : w * op.scale;
         }
     }
 }

@@ -1,7 +1,6 @@
 #include "kernels/selftest/selftest.h"
 
-#include <cstdio>
-
+#include "io/format.h"
 #include "io/text.h"
 #include "kernels/selftest/selftest_case.h"
 
@@ -30,7 +29,7 @@ double distance(const std::vector<std::byte>& got, const std::vector<std::byte>&
     if (kind == Values::bits) {
         size_t wrong = 0;
         for (size_t i = 0; i < want.size(); ++i) wrong += got[i] != want[i];
-        return (double)wrong;
+        return double(wrong);
     }
     size_t count = want.size() / (kind == Values::halves ? 2 : 4);
     double error = 0, square = 0;
@@ -53,7 +52,7 @@ Result<std::vector<std::byte>> run_once(Backend& backend, std::span<std::byte> m
     c.device(place, n, out);
     if (auto error = place.error()) return within(c.name, *error);
     if (c.name == options.break_operation && !out.empty())
-        out[out.size() / 2 | 3] ^= std::byte{0x40};  // an exponent's bit, whatever the type
+        out[out.size() / 2 | 3] ^= std::byte{0x40};  // a bit of the exponent, whatever the type
     return out;
 }
 
@@ -77,20 +76,20 @@ Result<SelftestRow> try_case(Backend& backend, std::span<std::byte> memory, cons
             if (i == 0)
                 first = std::move(*out);
             else if (*out != first)
-                worse(cat("moves between repeats at ", n, " rows"));
+                worse(cat("bits differ between repeats at ", n, " rows"));
         }
         if (!want.empty()) {
             double error = first.size() == want.size() ? distance(first, want, c.values) : INFINITY;
             row.error = std::max(row.error, error);
             if (!(error <= c.limit))
-                worse(c.values == Values::bits ? cat("differs from the reference in ",
-                                                     (int64_t)error, " bytes at ", n, " rows")
-                                               : cat("is off the reference at ", n, " rows"));
+                worse(c.values == Values::bits
+                          ? cat(int64_t(error), " bytes differ from the reference at ", n, " rows")
+                          : cat("too far from the reference at ", n, " rows"));
         }
         if (largest.empty())
             largest = first;
         else if (c.rowwise && !std::equal(first.begin(), first.end(), largest.begin()))
-            worse(cat("a row's bits change with the number of rows (", n, ")"));
+            worse(cat("a row's bits depend on the number of rows (", n, ")"));
     }
     return row;
 }
@@ -111,7 +110,7 @@ Result<std::vector<SelftestRow>> selftest(Backend& backend, const SelftestOption
     largest.group_rank = 32;
     if (auto reserved = backend.reserve(largest); !reserved)
         return tl::unexpected<Error>(reserved.error());
-    auto memory = backend.allocate(area_bytes, "self-test");
+    auto memory = backend.allocate(area_bytes, "the self-test");
     if (!memory) return tl::unexpected<Error>(memory.error());
     std::vector<SelftestRow> rows;
     auto cases = dense_cases();
@@ -134,13 +133,9 @@ bool passed(const std::vector<SelftestRow>& rows) {
 std::string table(const std::vector<SelftestRow>& rows) {
     std::string out;
     for (const auto& row : rows) {
-        char line[160];
-        std::snprintf(line, sizeof line, "%-28s up to %4d rows  error %8.1e  limit %7.0e  %s",
-                      row.operation.c_str(), row.rows, row.error, row.limit,
-                      row.pass ? "ok" : "WRONG: ");
-        out += line;
-        out += row.why;
-        out += '\n';
+        out +=
+            formatted("{:<28} up to {:4} rows  error {:8.1e}  limit {:7.0e}  {}{}\n", row.operation,
+                      row.rows, row.error, row.limit, row.pass ? "ok" : "WRONG: ", row.why);
     }
     return out;
 }

@@ -1,12 +1,11 @@
-// Every kernel of a backend against kernels/reference, by value, on this machine's own device.
+// Compares every kernel of a backend with kernels/reference by value, on this machine's own device.
 //
-// Each operation gets inputs for its largest number of rows and is run at 1, 5, 17, 65, 300 and
-// 1024 rows, five times each:
-//   - values near the reference (equal to the last bit where the contract says so), NaN never
-//   passes,
-//   - the same bits in every repeat (a moving error is a race),
-//   - a row's bits the same at every number of rows (batch invariance).
-// Outputs begin poisoned. Takes a few seconds, most of it in the reference.
+// Each operation gets inputs for its largest number of rows and is run on 1, 5, 17, 65, 300 and
+// 1024 rows, five times each. It must give:
+//   - values near the reference, or identical bits where the contract says so; NaN never passes;
+//   - the same bits in every repeat (a moving error is a race);
+//   - the same bits of a row for every number of rows (batch invariance).
+// Outputs start poisoned. Takes a few seconds, most of them in the reference.
 #pragma once
 
 #include <functional>
@@ -23,19 +22,21 @@ struct SelftestRow {
     double error;  // nmse against the reference; 0 where bits are compared
     double limit;  // 0: every bit
     bool pass;
-    std::string why;  // empty when passed: "differs from the reference in 12 values", "moves
-                      // between repeats" ...
+    // Empty when passed, else: "12 bytes differ from the reference at 17 rows", "bits differ
+    // between repeats at 5 rows" ...
+    std::string why;
 };
 
 struct SelftestOptions {
     int32_t rows_max = 1024;
     int32_t repeats = 5;
     std::string
-        break_operation;  // test hook: flips a bit of this operation's output, to see the refusal
+        // Test hook: flips a bit of this operation's output, to see that it is refused.
+        break_operation;
 };
 
-// The backend needs about 512 MiB of device memory; no model should be on it. An Error means that
-// it could not run; a kernel that is wrong is a row with pass == false.
+// The backend needs about 512 MiB of free device memory, so no model should be loaded on it. An
+// Error means that the self-test could not run; a wrong kernel is a row with pass == false.
 Result<std::vector<SelftestRow>> selftest(Backend& backend, const SelftestOptions& options = {});
 bool passed(const std::vector<SelftestRow>& rows);
 std::string table(const std::vector<SelftestRow>& rows);

@@ -1,5 +1,5 @@
-// What the self-test's cases share: seeded data, and one way to hand operands to the reference or
-// to a device.
+// What the cases of the self-test share: seeded data, and one way to hand operands to the reference
+// or to a device.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ class Random {
         state_ ^= state_ << 17;
         return state_ * 0x2545f4914f6cdd1dull;
     }
-    float uniform() { return (float)(next() >> 40) / 16777216.0f; }
-    float normal() {  // near enough: twelve uniform numbers
+    float uniform() { return float(next() >> 40) / 16777216.0f; }
+    float normal() {  // close enough: twelve uniform numbers
         float sum = -6.0f;
         for (int i = 0; i < 12; ++i) sum += uniform();
         return sum;
@@ -42,7 +42,7 @@ class Random {
     }
     std::vector<uint8_t> bytes(size_t n, uint8_t low = 0, uint8_t high = 255) {
         std::vector<uint8_t> v(n);
-        for (auto& x : v) x = (uint8_t)(low + next() % (high - low + 1));
+        for (auto& x : v) x = uint8_t(low + next() % (high - low + 1));
         return v;
     }
     std::vector<uint8_t> e4m3(size_t n) {
@@ -56,7 +56,7 @@ class Random {
     uint64_t state_;
 };
 
-// Operands in host memory, operations by the reference.
+// Operands in host memory, operations computed by the reference.
 class HostPlace {
  public:
     template <class T>
@@ -93,7 +93,7 @@ class HostPlace {
     std::deque<std::vector<std::byte>> store_;
 };
 
-// Operands on the device, in one area that each use starts from its beginning.
+// Operands on the device, in one area that every run fills from its beginning.
 class DevicePlace {
  public:
     DevicePlace(Backend& backend, Arena& area) : backend_(backend), area_(area) {}
@@ -119,7 +119,7 @@ class DevicePlace {
     void run(const Op& op) {
         if (!full_) backend_.run(op);
     }
-    // A chain as the sum of its parts.
+    // A composed operation as the sum of its parts.
     template <class Chain>
     void run_parts(const Chain& op) {
         if (!full_) backend_.Backend::run(op);
@@ -133,7 +133,8 @@ class DevicePlace {
         if (!done) error_ = done.error();
     }
     std::optional<Error> error() const {
-        if (full_) return Error{Code::no_memory, "self-test: operands do not fit the device area"};
+        if (full_)
+            return Error{Code::no_memory, "self-test: operands do not fit into the device area"};
         return error_;
     }
 
@@ -150,17 +151,17 @@ class DevicePlace {
     std::optional<Error> error_;
 };
 
-// What a case's output is made of, for comparing.
+// The type of a case's output, for comparing.
 enum class Values { bits, halves, floats };
 
-// One operation. `run` fills `out` with the operation's output for n rows: row by row, so that the
-// output of fewer rows is a prefix of that of more.
+// One operation. The functions fill `out` with the operation's output for n rows, row by row, so
+// that the output of fewer rows is a prefix of the output of more.
 struct Case {
     std::string name;
     Values values;
     double limit;  // nmse; 0: every bit
     int32_t rows_max;
-    bool rowwise;  // output row i depends on input row i and those before it alone
+    bool rowwise;  // output row i depends only on input rows up to i
     std::function<void(HostPlace&, int32_t n, std::vector<std::byte>& out)> reference;
     std::function<void(DevicePlace&, int32_t n, std::vector<std::byte>& out)> device;
 };
@@ -178,9 +179,9 @@ RopeTable rope_of(auto& place, int32_t count, int32_t half) {
     std::vector<float> cosines, sines;
     for (int32_t p = 0; p < count; ++p)
         for (int32_t i = 0; i < half; ++i) {
-            float angle = (float)p * std::pow(10000.0f, -(float)i / (float)half);
-            cosines.push_back((float)std::cos((double)angle));
-            sines.push_back((float)std::sin((double)angle));
+            float angle = float(p) * std::pow(10000.0f, -float(i) / float(half));
+            cosines.push_back(float(std::cos(double(angle))));
+            sines.push_back(float(std::sin(double(angle))));
         }
     return {place.in(cosines), place.in(sines), 0, count, half};
 }

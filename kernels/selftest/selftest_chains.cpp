@@ -1,5 +1,6 @@
-// Cases of the self-test: chains. Each is run whole and as the sum of its parts; every output of
-// the two must be the same to the last bit, and its main output near the reference's.
+// Source of selftest_case.h: the cases of chains. Each chain is run whole and as the sum of its
+// parts. Every output of the two must be identical to the last bit, and its main output near the
+// reference's.
 #include "kernels/selftest/selftest_case.h"
 
 namespace sluice::selftest_detail {
@@ -14,51 +15,52 @@ struct Output {
 template <class Chain>
 struct Built {
     Chain op;
-    std::vector<Output> outputs;  // the first, of bf16, is the one compared with the reference
+    std::vector<Output> outputs;  // the first one, bf16, is compared with the reference
 };
 
-// Row by row: the main output, then 1 if all outputs of both ways agree in the row, else NaN.
+// For every row: the main output, then 1 if all outputs of both ways agree in this row, else NaN.
 template <class Build>
 Case chain_case(std::string name, int32_t rows_max, Build build) {
-    return make_case(std::move(name), Values::halves, near, rows_max,
-                     [build](auto& place, int32_t n, auto& out) {
-                         auto whole = build(place, n), parts = build(place, n);
-                         place.run(whole.op);
-                         place.run_parts(parts.op);
-                         std::vector<std::vector<std::byte>> a(whole.outputs.size()), b(a.size());
-                         for (size_t i = 0; i < a.size(); ++i) {
-                             size_t bytes = whole.outputs[i].row_bytes * (size_t)n;
-                             place.fetch(a[i], (const std::byte*)whole.outputs[i].at, bytes);
-                             place.fetch(b[i], (const std::byte*)parts.outputs[i].at, bytes);
-                         }
-                         for (size_t row = 0; row < (size_t)n; ++row) {
-                             bool same = true;
-                             for (size_t i = 0; i < a.size(); ++i) {
-                                 size_t bytes = whole.outputs[i].row_bytes;
-                                 same &= std::memcmp(a[i].data() + row * bytes,
-                                                     b[i].data() + row * bytes, bytes) == 0;
-                             }
-                             size_t bytes = whole.outputs[0].row_bytes;
-                             out.insert(out.end(), a[0].begin() + (ptrdiff_t)(row * bytes),
-                                        a[0].begin() + (ptrdiff_t)((row + 1) * bytes));
-                             bf16 flag = to_bf16(same ? 1.0f : NAN);
-                             auto* raw = reinterpret_cast<const std::byte*>(&flag);
-                             out.insert(out.end(), raw, raw + 2);
-                         }
-                     });
+    return make_case(
+        std::move(name), Values::halves, near, rows_max,
+        [build](auto& place, int32_t n, auto& out) {
+            auto whole = build(place, n), parts = build(place, n);
+            place.run(whole.op);
+            place.run_parts(parts.op);
+            std::vector<std::vector<std::byte>> a(whole.outputs.size()), b(a.size());
+            for (size_t i = 0; i < a.size(); ++i) {
+                size_t bytes = whole.outputs[i].row_bytes * size_t(n);
+                place.fetch(a[i], static_cast<const std::byte*>(whole.outputs[i].at), bytes);
+                place.fetch(b[i], static_cast<const std::byte*>(parts.outputs[i].at), bytes);
+            }
+            for (size_t row = 0; row < size_t(n); ++row) {
+                bool same = true;
+                for (size_t i = 0; i < a.size(); ++i) {
+                    size_t bytes = whole.outputs[i].row_bytes;
+                    same &= std::memcmp(a[i].data() + row * bytes, b[i].data() + row * bytes,
+                                        bytes) == 0;
+                }
+                size_t bytes = whole.outputs[0].row_bytes;
+                out.insert(out.end(), a[0].begin() + ptrdiff_t(row * bytes),
+                           a[0].begin() + ptrdiff_t((row + 1) * bytes));
+                bf16 flag = to_bf16(same ? 1.0f : NAN);
+                auto* raw = reinterpret_cast<const std::byte*>(&flag);
+                out.insert(out.end(), raw, raw + 2);
+            }
+        });
 }
 
 Case hyper_step(const char* name, bool expands, bool combines, int32_t dim, int32_t n_max) {
     Random random(31);
-    auto h = random.halves((size_t)n_max * 4 * dim), x = random.halves((size_t)n_max * dim),
+    auto h = random.halves(size_t(n_max) * 4 * dim), x = random.halves(size_t(n_max) * dim),
          w = random.halves(dim);
-    auto partial = random.halves((size_t)n_max * 6 * dim),
-         shared = random.halves((size_t)n_max * dim);
-    auto post = random.floats((size_t)n_max * 4), comb = random.floats((size_t)n_max * 16);
-    auto pre = random.floats((size_t)n_max * 4), fn = random.floats((size_t)24 * 4 * dim, 0.1f);
+    auto partial = random.halves(size_t(n_max) * 6 * dim),
+         shared = random.halves(size_t(n_max) * dim);
+    auto post = random.floats(size_t(n_max) * 4), comb = random.floats(size_t(n_max) * 16);
+    auto pre = random.floats(size_t(n_max) * 4), fn = random.floats(size_t(24) * 4 * dim, 0.1f);
     auto base = random.floats(24), scale = random.floats(3);
     return chain_case(name, n_max, [=](auto& place, int32_t n) {
-        size_t rows = (size_t)n, width = (size_t)dim;
+        size_t rows = size_t(n), width = size_t(dim);
         HyperStep op{};
         bf16* to = expands ? place.template out<bf16>(rows * 4 * dim) : place.in(h);
         bf16* y = expands ? place.in(x) : nullptr;
@@ -101,8 +103,8 @@ struct Weights {
     Fp8Matrix in(auto& place) const { return {place.in(codes), place.in(scales), rows, cols}; }
 };
 Weights weights(Random& random, int32_t rows, int32_t cols) {
-    return {random.e4m3((size_t)rows * cols),
-            random.bytes((size_t)(rows + 31) / 32 * (cols / 32), 108, 120), rows, cols};
+    return {random.e4m3(size_t(rows) * cols),
+            random.bytes(size_t(rows + 31) / 32 * (cols / 32), 108, 120), rows, cols};
 }
 
 struct Rows {
@@ -110,7 +112,7 @@ struct Rows {
     QuantRows in(auto& place) const { return {place.in(codes), place.in(scales)}; }
 };
 Rows quant_rows(Random& random, int32_t n, int32_t cols) {
-    return {random.e4m3((size_t)n * cols), random.bytes((size_t)n * (cols / 32), 110, 122)};
+    return {random.e4m3(size_t(n) * cols), random.bytes(size_t(n) * (cols / 32), 110, 122)};
 }
 
 Case linear_pair() {
@@ -120,8 +122,8 @@ Case linear_pair() {
     auto x = quant_rows(random, n_max, 1280);
     return chain_case("LinearFp8Pair", n_max, [=](auto& place, int32_t n) {
         QuantRows rows = x.in(place);
-        LinearFp8Pair op{{place.template out<bf16>((size_t)n * 48), a.in(place), rows, n},
-                         {place.template out<bf16>((size_t)n * 80), b.in(place), rows, n}};
+        LinearFp8Pair op{{place.template out<bf16>(size_t(n) * 48), a.in(place), rows, n},
+                         {place.template out<bf16>(size_t(n) * 80), b.in(place), rows, n}};
         return Built<LinearFp8Pair>{op, {{op.a.y, 96}, {op.b.y, 160}}};
     });
 }
@@ -129,24 +131,24 @@ Case linear_pair() {
 Case latent_finish(bool store) {
     constexpr int32_t n_max = 65, query = 192, key = 96, window = 80;
     Random random(33);
-    auto q = random.halves((size_t)n_max * query), k = random.halves((size_t)n_max * key);
+    auto q = random.halves(size_t(n_max) * query), k = random.halves(size_t(n_max) * key);
     auto qw = random.halves(query), kw = random.halves(key);
     return chain_case(
         store ? "LatentFinish store" : "LatentFinish", n_max, [=](auto& place, int32_t n) {
             bf16 *qr = place.in(q), *kv = place.in(k);
-            QuantRows out{place.template out<uint8_t>((size_t)n * query),
-                          place.template out<uint8_t>((size_t)n * query / 32)};
+            QuantRows out{place.template out<uint8_t>(size_t(n) * query),
+                          place.template out<uint8_t>(size_t(n) * query / 32)};
             LatentFinish op{
                 {qr, qr, place.in(qw), n, query, 1e-20f},
                 {out, qr, n, query},
                 {kv, kv, place.in(kw), n, key, 1e-20f},
                 {kv, n, 1, key, rope_of(place, 2 * n_max, 16), 7, 1, false, Requant::fp8_32},
                 {}};
-            bf16* ring = place.template out<bf16>((size_t)window * key);
-            if (store) op.store = {ring, kv, n, key, window, 0};
+            bf16* buffer = place.template out<bf16>(size_t(window) * key);
+            if (store) op.store = {buffer, kv, n, key, window, 0};
             Built<LatentFinish> built{
                 op, {{qr, query * 2}, {kv, key * 2}, {out.codes, query}, {out.scales, query / 32}}};
-            if (store) built.outputs.push_back({ring, key * 2});
+            if (store) built.outputs.push_back({buffer, key * 2});
             return built;
         });
 }
@@ -154,17 +156,17 @@ Case latent_finish(bool store) {
 Case rotated_attention() {
     constexpr int32_t n_max = 65, heads = 6, dim = 96, window = 24, k = 16;
     Random random(34);
-    auto q = random.halves((size_t)n_max * heads * dim), chunk = random.halves((size_t)n_max * dim);
-    auto ring = random.halves((size_t)window * dim), rows = random.halves((size_t)2 * k * dim);
+    auto q = random.halves(size_t(n_max) * heads * dim), chunk = random.halves(size_t(n_max) * dim);
+    auto buffer = random.halves(size_t(window) * dim), rows = random.halves(size_t(2) * k * dim);
     auto sink = random.floats(heads);
-    std::vector<int32_t> topk((size_t)n_max * k);
-    for (size_t i = 0; i < topk.size(); ++i) topk[i] = i % k < 11 ? (int32_t)(2 * (i % k)) : -1;
+    std::vector<int32_t> topk(size_t(n_max) * k);
+    for (size_t i = 0; i < topk.size(); ++i) topk[i] = i % k < 11 ? int32_t(2 * (i % k)) : -1;
     return chain_case("RotatedAttention", n_max, [=](auto& place, int32_t n) {
         RopeTable rope = rope_of(place, n_max + 40, 16);
-        bf16 *queries = place.in(q), *out = place.template out<bf16>((size_t)n * heads * dim);
+        bf16 *queries = place.in(q), *out = place.template out<bf16>(size_t(n) * heads * dim);
         RotatedAttention op{
             {queries, n, heads, dim, rope, 31, 1, false, Requant::none},
-            {out, queries, place.in(ring), place.in(chunk), place.in(rows), place.in(topk),
+            {out, queries, place.in(buffer), place.in(chunk), place.in(rows), place.in(topk),
              place.in(sink), n, heads, dim, window, 31, k, 0.102062073f},
             {out, n, heads, dim, rope, 31, 1, true, Requant::none}};
         return Built<RotatedAttention>{op, {{out, heads * dim * 2}}};
@@ -175,9 +177,9 @@ Case grouped_quant() {
     constexpr int32_t n_max = 65, groups = 3, rank = 32, cols = 256;
     Random random(35);
     auto w = weights(random, groups * rank, cols);
-    auto o = random.halves((size_t)n_max * groups * cols);
+    auto o = random.halves(size_t(n_max) * groups * cols);
     return chain_case("GroupedOutputQuant", n_max, [=](auto& place, int32_t n) {
-        size_t values = (size_t)n * groups * rank;
+        size_t values = size_t(n) * groups * rank;
         bf16* t = place.template out<bf16>(values);
         QuantRows out{place.template out<uint8_t>(values),
                       place.template out<uint8_t>(values / 32)};
@@ -187,8 +189,9 @@ Case grouped_quant() {
     });
 }
 
-// The main output is the codes' value, which a reference that sums otherwise may round to its
-// neighbour: compared as bits with the parts, and with the reference through the next linear.
+// The main output would be codes, which a reference with another order of additions may round to a
+// neighbour. So they are compared as bits with the parts, and with the reference through the next
+// linear.
 Case gate_up() {
     constexpr int32_t n_max = 65, inner = 64, dim = 1280;
     Random random(36);
@@ -196,7 +199,7 @@ Case gate_up() {
          down = weights(random, 32, inner);
     auto x = quant_rows(random, n_max, dim);
     auto c = chain_case("GateUp", n_max, [=](auto& place, int32_t n) {
-        size_t values = (size_t)n * inner;
+        size_t values = size_t(n) * inner;
         QuantRows rows = x.in(place), out{place.template out<uint8_t>(values),
                                           place.template out<uint8_t>(values / 32)};
         bf16 *gate = place.template out<bf16>(values), *up = place.template out<bf16>(values);
@@ -204,14 +207,14 @@ Case gate_up() {
                   {up, u.in(place), rows, n},
                   {out, gate, up, nullptr, n, inner, 10.0f}};
         place.run(op);
-        bf16* y = place.template out<bf16>((size_t)n * 32);
+        bf16* y = place.template out<bf16>(size_t(n) * 32);
         place.run(LinearFp8{y, down.in(place), out, n});
         QuantRows again{place.template out<uint8_t>(values),
                         place.template out<uint8_t>(values / 32)};
         op.swiglu.out = again;
         return Built<GateUp>{op, {{y, 64}, {again.codes, inner}, {again.scales, inner / 32}}};
     });
-    c.limit = 1e-4;  // a value at the border of two codes may fall to either side
+    c.limit = 1e-4;  // a value between two codes may go to either side
     return c;
 }
 

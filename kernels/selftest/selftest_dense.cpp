@@ -1,4 +1,4 @@
-// Cases of the self-test: quantisers, norms, linears, hyper-connections.
+// Source of selftest_case.h: the cases of quantisers, norms, linears and hyper-connections.
 #include "kernels/selftest/selftest_case.h"
 
 namespace sluice::selftest_detail {
@@ -8,11 +8,11 @@ constexpr int32_t most = 1024;
 constexpr double near = 1e-6;
 
 Case act_quant() {
-    auto x = Random(1).halves((size_t)most * 160);
-    for (int i = 0; i < 32; ++i) x[i] = to_bf16(0.0f);  // an empty group takes the floor
+    auto x = Random(1).halves(size_t(most) * 160);
+    for (int i = 0; i < 32; ++i) x[i] = to_bf16(0.0f);  // an empty group takes the smallest scale
     x[40] = to_bf16(INFINITY);
     return make_case("ActQuant", Values::bits, 0, most, [x](auto& place, int32_t n, auto& out) {
-        size_t values = (size_t)n * 160;
+        size_t values = size_t(n) * 160;
         QuantRows q{place.template out<uint8_t>(values), place.template out<uint8_t>(values / 32)};
         place.run(ActQuant{q, place.in(x), n, 160});
         std::vector<std::byte> codes, scales;
@@ -26,23 +26,23 @@ Case act_quant() {
 }
 
 Case rope_requant(const char* name, Requant kind, bool inverse, bool rotate) {
-    auto x = Random(2).halves((size_t)most * 3 * 96);
+    auto x = Random(2).halves(size_t(most) * 3 * 96);
     return make_case(name, Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
         bf16* v = place.in(x);
         RopeTable rope = rope_of(place, 2 * most + 2, 16);
         if (!rotate) rope = RopeTable{};
         place.run(RopeRequant{v, n, 3, 96, rope, 1, 2, inverse, kind});
-        place.fetch(out, v, (size_t)n * 3 * 96);
+        place.fetch(out, v, size_t(n) * 3 * 96);
     });
 }
 
 Case rms_norm(int32_t cols) {
     Random random(3);
-    auto x = random.halves((size_t)most * cols), w = random.halves(cols);
+    auto x = random.halves(size_t(most) * cols), w = random.halves(cols);
     return make_case("RmsNorm", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
-        bf16* y = place.template out<bf16>((size_t)n * cols);
+        bf16* y = place.template out<bf16>(size_t(n) * cols);
         place.run(RmsNorm{y, place.in(x), place.in(w), n, cols, 1e-20f});
-        place.fetch(out, y, (size_t)n * cols);
+        place.fetch(out, y, size_t(n) * cols);
     });
 }
 
@@ -52,26 +52,26 @@ struct Fp8Data {
 
 Case linear_fp8(int32_t rows, int32_t cols, int32_t n_max) {
     Random random(4);
-    Fp8Data d{random.e4m3((size_t)rows * cols),
-              random.bytes((size_t)(rows + 31) / 32 * (cols / 32), 108, 120),
-              random.e4m3((size_t)n_max * cols),
-              random.bytes((size_t)n_max * (cols / 32), 110, 124)};
+    Fp8Data d{random.e4m3(size_t(rows) * cols),
+              random.bytes(size_t(rows + 31) / 32 * (cols / 32), 108, 120),
+              random.e4m3(size_t(n_max) * cols),
+              random.bytes(size_t(n_max) * (cols / 32), 110, 124)};
     return make_case("LinearFp8 " + std::to_string(rows) + "x" + std::to_string(cols),
                      Values::halves, near, n_max, [=](auto& place, int32_t n, auto& out) {
-                         bf16* y = place.template out<bf16>((size_t)n * rows);
+                         bf16* y = place.template out<bf16>(size_t(n) * rows);
                          Fp8Matrix w{place.in(d.codes), place.in(d.scales), rows, cols};
                          place.run(LinearFp8{y, w, {place.in(d.x), place.in(d.x_scales)}, n});
-                         place.fetch(out, y, (size_t)n * rows);
+                         place.fetch(out, y, size_t(n) * rows);
                      });
 }
 
 Case linear_bf16(int32_t rows, int32_t cols, int32_t n_max, bool wide) {
     Random random(5);
-    auto w = random.halves((size_t)rows * cols, 0.1f), x = random.halves((size_t)n_max * cols);
+    auto w = random.halves(size_t(rows) * cols, 0.1f), x = random.halves(size_t(n_max) * cols);
     return make_case("LinearBf16 " + std::to_string(rows) + "x" + std::to_string(cols),
                      wide ? Values::floats : Values::halves, near, n_max,
                      [=](auto& place, int32_t n, auto& out) {
-                         size_t count = (size_t)n * rows;
+                         size_t count = size_t(n) * rows;
                          float* f = wide ? place.template out<float>(count) : nullptr;
                          bf16* h = wide ? nullptr : place.template out<bf16>(count);
                          place.run(LinearBf16{h, f, {place.in(w), rows, cols}, place.in(x), n});
@@ -85,28 +85,28 @@ Case linear_bf16(int32_t rows, int32_t cols, int32_t n_max, bool wide) {
 Case grouped_output(int32_t groups, int32_t rank, int32_t cols, int32_t n_max) {
     Random random(6);
     int32_t rows = groups * rank;
-    auto codes = random.e4m3((size_t)rows * cols);
-    auto scales = random.bytes((size_t)(rows + 31) / 32 * (cols / 32), 108, 120);
-    auto o = random.halves((size_t)n_max * groups * cols);
+    auto codes = random.e4m3(size_t(rows) * cols);
+    auto scales = random.bytes(size_t(rows + 31) / 32 * (cols / 32), 108, 120);
+    auto o = random.halves(size_t(n_max) * groups * cols);
     return make_case(
         "GroupedOutput", Values::halves, near, n_max, [=](auto& place, int32_t n, auto& out) {
-            bf16* t = place.template out<bf16>((size_t)n * rows);
+            bf16* t = place.template out<bf16>(size_t(n) * rows);
             place.run(GroupedOutput{
                 t, {place.in(codes), place.in(scales), rows, cols}, place.in(o), n, groups});
-            place.fetch(out, t, (size_t)n * rows);
+            place.fetch(out, t, size_t(n) * rows);
         });
 }
 
 Case hyper_mix(int32_t dim) {
     Random random(7);
-    auto h = random.halves((size_t)most * 4 * dim);
-    auto fn = random.floats((size_t)24 * 4 * dim, 0.1f), base = random.floats(24),
+    auto h = random.halves(size_t(most) * 4 * dim);
+    auto fn = random.floats(size_t(24) * 4 * dim, 0.1f), base = random.floats(24),
          scale = random.floats(3);
     return make_case("HyperMix", Values::floats, near, most,
                      [=](auto& place, int32_t n, auto& out) {
-                         float* pre = place.template out<float>((size_t)n * 4);
-                         float* post = place.template out<float>((size_t)n * 4);
-                         float* comb = place.template out<float>((size_t)n * 16);
+                         float* pre = place.template out<float>(size_t(n) * 4);
+                         float* post = place.template out<float>(size_t(n) * 4);
+                         float* comb = place.template out<float>(size_t(n) * 16);
                          place.run(HyperMix{pre,
                                             post,
                                             comb,
@@ -121,9 +121,9 @@ Case hyper_mix(int32_t dim) {
                                             1e-20f,
                                             1e-6f});
                          std::vector<std::byte> a, b, c;
-                         place.fetch(a, pre, (size_t)n * 4);
-                         place.fetch(b, post, (size_t)n * 4);
-                         place.fetch(c, comb, (size_t)n * 16);
+                         place.fetch(a, pre, size_t(n) * 4);
+                         place.fetch(b, post, size_t(n) * 4);
+                         place.fetch(c, comb, size_t(n) * 16);
                          for (int32_t i = 0; i < n; ++i) {
                              out.insert(out.end(), a.begin() + i * 16, a.begin() + (i + 1) * 16);
                              out.insert(out.end(), b.begin() + i * 16, b.begin() + (i + 1) * 16);
@@ -134,34 +134,34 @@ Case hyper_mix(int32_t dim) {
 
 Case hyper_collapse(int32_t dim) {
     Random random(8);
-    auto h = random.halves((size_t)most * 4 * dim);
-    auto pre = random.floats((size_t)most * 4);
+    auto h = random.halves(size_t(most) * 4 * dim);
+    auto pre = random.floats(size_t(most) * 4);
     return make_case("HyperCollapse", Values::halves, near, most,
                      [=](auto& place, int32_t n, auto& out) {
-                         bf16* x = place.template out<bf16>((size_t)n * dim);
+                         bf16* x = place.template out<bf16>(size_t(n) * dim);
                          place.run(HyperCollapse{x, place.in(pre), place.in(h), n, 4, dim});
-                         place.fetch(out, x, (size_t)n * dim);
+                         place.fetch(out, x, size_t(n) * dim);
                      });
 }
 
 Case hyper_expand(int32_t dim) {
     Random random(9);
-    auto h = random.halves((size_t)most * 4 * dim), x = random.halves((size_t)most * dim);
-    auto post = random.floats((size_t)most * 4), comb = random.floats((size_t)most * 16);
+    auto h = random.halves(size_t(most) * 4 * dim), x = random.halves(size_t(most) * dim);
+    auto post = random.floats(size_t(most) * 4), comb = random.floats(size_t(most) * 16);
     return make_case(
         "HyperExpand", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
             bf16* v = place.in(h);
             place.run(HyperExpand{v, place.in(x), place.in(post), place.in(comb), n, 4, dim});
-            place.fetch(out, v, (size_t)n * 4 * dim);
+            place.fetch(out, v, size_t(n) * 4 * dim);
         });
 }
 
 Case scale_bf16() {
-    auto x = Random(10).halves((size_t)most * 8);
+    auto x = Random(10).halves(size_t(most) * 8);
     return make_case("ScaleBf16", Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
         bf16* v = place.in(x);
         place.run(ScaleBf16{v, n * 8, 0.0441941738f});
-        place.fetch(out, v, (size_t)n * 8);
+        place.fetch(out, v, size_t(n) * 8);
     });
 }
 

@@ -1,4 +1,5 @@
-// Cases of the self-test: attention, compressor, indexer, Engram, router, experts.
+// Source of selftest_case.h: the cases of attention, compressor, indexer, Engram, router and
+// experts.
 #include "kernels/selftest/selftest_case.h"
 
 namespace sluice::selftest_detail {
@@ -7,13 +8,13 @@ namespace {
 constexpr int32_t most = 1024;
 constexpr double near = 1e-6;
 
-// Ascending rows below what query i may see, -1 behind them.
+// Ascending rows among those that query i may see, then -1.
 std::vector<int32_t> chosen_rows(Random& random, int32_t n, int32_t k, int32_t rows) {
-    std::vector<int32_t> all((size_t)n * k, -1);
+    std::vector<int32_t> all(size_t(n) * k, -1);
     for (int32_t i = 0; i < n; ++i) {
         int32_t at = 0;
         for (int32_t r = 0; r < rows && at < k; ++r)
-            if (random.next() % 3 == 0) all[(size_t)i * k + at++] = r;
+            if (random.next() % 3 == 0) all[size_t(i) * k + at++] = r;
     }
     return all;
 }
@@ -21,16 +22,17 @@ std::vector<int32_t> chosen_rows(Random& random, int32_t n, int32_t k, int32_t r
 Case attention(int32_t heads, int32_t dim, int32_t window, int32_t k, int32_t n_max) {
     Random random(11);
     int32_t rows = 2 * k;
-    auto q = random.halves((size_t)n_max * heads * dim), chunk = random.halves((size_t)n_max * dim);
-    auto ring = random.halves((size_t)window * dim), compressed = random.halves((size_t)rows * dim);
+    auto q = random.halves(size_t(n_max) * heads * dim), chunk = random.halves(size_t(n_max) * dim);
+    auto buffer = random.halves(size_t(window) * dim),
+         compressed = random.halves(size_t(rows) * dim);
     auto topk = chosen_rows(random, n_max, k, rows);
     auto sink = random.floats(heads);
     return make_case("SparseAttention " + std::to_string(heads) + "x" + std::to_string(dim),
                      Values::halves, 4e-6, n_max, [=](auto& place, int32_t n, auto& out) {
-                         bf16* o = place.template out<bf16>((size_t)n * heads * dim);
+                         bf16* o = place.template out<bf16>(size_t(n) * heads * dim);
                          SparseAttention op{o,
                                             place.in(q),
-                                            place.in(ring),
+                                            place.in(buffer),
                                             place.in(chunk),
                                             place.in(compressed),
                                             place.in(topk),
@@ -41,20 +43,20 @@ Case attention(int32_t heads, int32_t dim, int32_t window, int32_t k, int32_t n_
                                             window,
                                             2 * window + 5,
                                             k,
-                                            1.0f / std::sqrt((float)dim)};
+                                            1.0f / std::sqrt(float(dim))};
                          place.run(op);
-                         place.fetch(out, o, (size_t)n * heads * dim);
+                         place.fetch(out, o, size_t(n) * heads * dim);
                      });
 }
 
 Case window_store(int32_t n_max) {
     Random random(12);
-    auto chunk = random.halves((size_t)n_max * 64), ring = random.halves((size_t)24 * 64);
+    auto chunk = random.halves(size_t(n_max) * 64), buffer = random.halves(size_t(24) * 64);
     auto c =
         make_case("WindowStore", Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
-            bf16* r = place.in(ring);
+            bf16* r = place.in(buffer);
             place.run(WindowStore{r, place.in(chunk), n, 64, 24, 29});
-            place.fetch(out, r, (size_t)24 * 64);
+            place.fetch(out, r, size_t(24) * 64);
         });
     c.rowwise = false;
     return c;
@@ -62,23 +64,22 @@ Case window_store(int32_t n_max) {
 
 Case compress_pool(int32_t ratio) {
     Random random(13);
-    auto kv = random.floats((size_t)most * 96), gate = random.floats((size_t)most * 96);
-    auto open_kv = random.floats((size_t)ratio * 96), open_gate = random.floats((size_t)ratio * 96);
+    auto kv = random.floats(size_t(most) * 96), gate = random.floats(size_t(most) * 96);
+    auto open_kv = random.floats(size_t(ratio) * 96), open_gate = random.floats(size_t(ratio) * 96);
     return make_case(
         "CompressPool", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
             int32_t groups = (1 + n) / ratio;
-            bf16* latent = place.template out<bf16>((size_t)groups * 96);
+            bf16* latent = place.template out<bf16>(size_t(groups) * 96);
             place.run(CompressPool{latent, place.in(kv), place.in(gate), place.in(open_kv),
                                    place.in(open_gate), n, 96, ratio, 1});
-            place.fetch(out, latent, (size_t)groups * 96);
+            place.fetch(out, latent, size_t(groups) * 96);
         });
 }
 
-// Small whole numbers: every order of additions gives the same scores, and many of them are equal.
+// Small integers: every order of additions gives the same scores, and many of them are equal.
 std::vector<bf16> whole(Random& random, size_t count, int32_t low, int32_t high) {
     std::vector<bf16> v(count);
-    for (auto& x : v)
-        x = to_bf16((float)(low + (int32_t)(random.next() % (uint64_t)(high - low + 1))));
+    for (auto& x : v) x = to_bf16(float(low + int32_t(random.next() % uint64_t(high - low + 1))));
     return v;
 }
 
@@ -86,27 +87,27 @@ Case index_topk(Candidates mode, int32_t n_max) {
     Random random(14);
     constexpr int32_t heads = 8, dim = 64, k = 16, block = 8, keep = 20, position = 600;
     int32_t rows = position + n_max, blocks = (rows + block - 1) / block;
-    auto q = whole(random, (size_t)n_max * heads * dim, -1, 1),
-         keys = whole(random, (size_t)rows * dim, -1, 1);
-    auto w = whole(random, (size_t)n_max * heads, 0, 3);
-    std::vector<uint8_t> marks((size_t)n_max * blocks, 0);
+    auto q = whole(random, size_t(n_max) * heads * dim, -1, 1),
+         keys = whole(random, size_t(rows) * dim, -1, 1);
+    auto w = whole(random, size_t(n_max) * heads, 0, 3);
+    std::vector<uint8_t> marks(size_t(n_max) * blocks, 0);
     for (auto& m : marks) m = random.next() % 2 == 0;
     const char* names[] = {"IndexTopk", "IndexTopk publish", "IndexTopk restrict"};
     return make_case(
-        names[(int)mode], Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
-            auto* top = place.template out<int32_t>((size_t)n * k);
+        names[int(mode)], Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
+            auto* top = place.template out<int32_t>(size_t(n) * k);
             auto* candidates = place.in(marks);
             place.run(IndexTopk{top, candidates, place.in(q), place.in(w), place.in(keys),
                                 place.template out<float>(index_scratch_floats(n, rows)), n, heads,
                                 dim, k, position, 1, rows, block, keep, blocks, mode});
             std::vector<std::byte> a, b;
-            place.fetch(a, top, (size_t)n * k);
-            place.fetch(b, candidates, (size_t)n * blocks);
+            place.fetch(a, top, size_t(n) * k);
+            place.fetch(b, candidates, size_t(n) * blocks);
             for (int32_t i = 0; i < n; ++i) {
                 out.insert(out.end(), a.begin() + i * k * 4, a.begin() + (i + 1) * k * 4);
                 if (mode == Candidates::publish)
-                    out.insert(out.end(), b.begin() + (size_t)i * blocks,
-                               b.begin() + (size_t)(i + 1) * blocks);
+                    out.insert(out.end(), b.begin() + size_t(i) * blocks,
+                               b.begin() + size_t(i + 1) * blocks);
             }
         });
 }
@@ -114,10 +115,10 @@ Case index_topk(Candidates mode, int32_t n_max) {
 Case engram_gather() {
     Random random(15);
     auto codes = random.e4m3(50 * 64), scales = random.bytes(50 * 2, 110, 130);
-    std::vector<int32_t> index((size_t)most * 6);
-    for (auto& i : index) i = (int32_t)(random.next() % 50);
+    std::vector<int32_t> index(size_t(most) * 6);
+    for (auto& i : index) i = int32_t(random.next() % 50);
     return make_case("EngramGather", Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
-        size_t values = (size_t)n * 6 * 64;
+        size_t values = size_t(n) * 6 * 64;
         QuantRows q{place.template out<uint8_t>(values), place.template out<uint8_t>(values / 32)};
         place.run(EngramGather{q, place.in(codes), place.in(scales), place.in(index), n, 6, 64});
         place.fetch(out, q.codes, values);
@@ -126,27 +127,27 @@ Case engram_gather() {
 
 Case engram_gate(int32_t dim) {
     Random random(16);
-    auto h = random.halves((size_t)most * 4 * dim), kv = random.halves((size_t)most * 5 * dim);
-    auto qw = random.halves((size_t)4 * dim), kw = random.halves((size_t)4 * dim);
+    auto h = random.halves(size_t(most) * 4 * dim), kv = random.halves(size_t(most) * 5 * dim);
+    auto qw = random.halves(size_t(4) * dim), kw = random.halves(size_t(4) * dim);
     return make_case(
         "EngramGate", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
             bf16* v = place.in(h);
             place.run(EngramGate{v, place.in(kv), place.in(qw), place.in(kw), n, 4, dim, 1e-20f});
-            place.fetch(out, v, (size_t)n * 4 * dim);
+            place.fetch(out, v, size_t(n) * 4 * dim);
         });
 }
 
-// Ids and weights in one list of numbers: a wrong id is a large error.
+// Ids and weights in one list of numbers, so that a wrong id is a large error.
 Case route(int32_t experts, int32_t k) {
     Random random(17);
-    auto gate = whole(random, (size_t)experts * 64, -2, 2),
-         x = whole(random, (size_t)most * 64, -1, 1);
+    auto gate = whole(random, size_t(experts) * 64, -2, 2),
+         x = whole(random, size_t(most) * 64, -1, 1);
     for (auto& v : x) v = to_bf16(to_float(v) * 0.0625f);
     auto bias = random.floats(experts, 0.1f);
     return make_case("Route " + std::to_string(experts), Values::floats, 1e-9, most,
                      [=](auto& place, int32_t n, auto& out) {
-                         auto* ids = place.template out<int32_t>((size_t)n * k);
-                         auto* weights = place.template out<float>((size_t)n * k);
+                         auto* ids = place.template out<int32_t>(size_t(n) * k);
+                         auto* weights = place.template out<float>(size_t(n) * k);
                          place.run(Route{ids,
                                          weights,
                                          {place.in(gate), experts, 64},
@@ -156,26 +157,26 @@ Case route(int32_t experts, int32_t k) {
                                          k,
                                          1.5f});
                          std::vector<std::byte> a, b;
-                         place.fetch(a, ids, (size_t)n * k);
-                         place.fetch(b, weights, (size_t)n * k);
-                         for (size_t i = 0; i < (size_t)n * k; ++i) {
+                         place.fetch(a, ids, size_t(n) * k);
+                         place.fetch(b, weights, size_t(n) * k);
+                         for (size_t i = 0; i < size_t(n) * k; ++i) {
                              int32_t id;
                              std::memcpy(&id, a.data() + i * 4, 4);
-                             float number = (float)id;
+                             float number = float(id);
                              auto* bytes = reinterpret_cast<const std::byte*>(&number);
                              out.insert(out.end(), bytes, bytes + 4);
-                             out.insert(out.end(), b.begin() + (ptrdiff_t)i * 4,
-                                        b.begin() + (ptrdiff_t)(i + 1) * 4);
+                             out.insert(out.end(), b.begin() + ptrdiff_t(i) * 4,
+                                        b.begin() + ptrdiff_t(i + 1) * 4);
                          }
                      });
 }
 
 Case swiglu() {
     Random random(18);
-    auto g = random.halves((size_t)most * 96, 4.0f), u = random.halves((size_t)most * 96, 4.0f);
+    auto g = random.halves(size_t(most) * 96, 4.0f), u = random.halves(size_t(most) * 96, 4.0f);
     auto w = random.floats(most);
     return make_case("Swiglu", Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
-        size_t values = (size_t)n * 96;
+        size_t values = size_t(n) * 96;
         QuantRows q{place.template out<uint8_t>(values), place.template out<uint8_t>(values / 32)};
         place.run(Swiglu{q, place.in(g), place.in(u), place.in(w), n, 96, 10.0f});
         place.fetch(out, q.codes, values);
@@ -187,7 +188,7 @@ struct ExpertData {
     std::vector<uint8_t> c1, s1, c2, s2, c3, s3;
 };
 ExpertData expert_data(Random& random, int32_t dim, int32_t inner) {
-    size_t values = (size_t)dim * inner;
+    size_t values = size_t(dim) * inner;
     auto scales = [&] {
         auto s = random.bytes(values / 32, 114, 124);
         s[0] = 0, s[1] = 1, s[2] = 127;
@@ -209,13 +210,13 @@ struct Tokens {
     std::vector<float> weights;
 };
 Tokens tokens_of(Random& random, int32_t n, int32_t dim) {
-    Tokens t{random.e4m3((size_t)n * dim),
-             random.bytes((size_t)n * (dim / 32), 112, 122),
+    Tokens t{random.e4m3(size_t(n) * dim),
+             random.bytes(size_t(n) * (dim / 32), 112, 122),
              {},
              {},
              random.floats(n)};
     for (int32_t i = 0; i < n; ++i) {
-        t.rows.push_back((int32_t)(random.next() % (uint64_t)n));
+        t.rows.push_back(int32_t(random.next() % uint64_t(n)));
         t.slots.push_back(i);
     }
     return t;
@@ -227,7 +228,7 @@ Case routed_expert(int32_t dim, int32_t inner, int32_t n_max) {
     auto t = tokens_of(random, n_max, dim);
     return make_case("RoutedExpert " + std::to_string(inner) + "x" + std::to_string(dim),
                      Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
-                         bf16* o = place.template out<bf16>((size_t)n * dim);
+                         bf16* o = place.template out<bf16>(size_t(n) * dim);
                          place.run(RoutedExpert{o,
                                                 place_expert(place, e),
                                                 {place.in(t.codes), place.in(t.scales)},
@@ -236,18 +237,18 @@ Case routed_expert(int32_t dim, int32_t inner, int32_t n_max) {
                                                 place.shared(t.weights),
                                                 n,
                                                 10.0f});
-                         place.fetch(out, o, (size_t)n * dim);
+                         place.fetch(out, o, size_t(n) * dim);
                      });
 }
 
-// Seven experts of one row each, one of the rest.
+// Seven experts with one row each, one with all the others.
 Case expert_batch(int32_t dim, int32_t inner, int32_t n_max) {
     Random random(20);
     auto a = expert_data(random, dim, inner), b = expert_data(random, dim, inner);
     auto t = tokens_of(random, n_max, dim);
     return make_case(
         "RoutedExpertBatch", Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
-            bf16* o = place.template out<bf16>((size_t)n * dim);
+            bf16* o = place.template out<bf16>(size_t(n) * dim);
             ExpertWeights experts[2] = {place_expert(place, a), place_expert(place, b)};
             QuantRows x{place.in(t.codes), place.in(t.scales)};
             auto *rows = place.shared(t.rows), *slots = place.shared(t.slots);
@@ -259,35 +260,35 @@ Case expert_batch(int32_t dim, int32_t inner, int32_t n_max) {
                                  weights + at, count, 10.0f});
                 at += count;
             }
-            place.run(RoutedExpertBatch{items.data(), (int32_t)items.size()});
-            place.fetch(out, o, (size_t)n * dim);
+            place.run(RoutedExpertBatch{items.data(), int32_t(items.size())});
+            place.fetch(out, o, size_t(n) * dim);
         });
 }
 
 Case combine() {
     Random random(21);
-    auto partial = random.halves((size_t)most * 6 * 96), shared = random.halves((size_t)most * 96);
+    auto partial = random.halves(size_t(most) * 6 * 96), shared = random.halves(size_t(most) * 96);
     return make_case("Combine", Values::halves, near, most, [=](auto& place, int32_t n, auto& out) {
-        bf16* y = place.template out<bf16>((size_t)n * 96);
+        bf16* y = place.template out<bf16>(size_t(n) * 96);
         place.run(Combine{y, place.in(partial), place.in(shared), n, 6, 96});
-        place.fetch(out, y, (size_t)n * 96);
+        place.fetch(out, y, size_t(n) * 96);
     });
 }
 
-// Values of few kinds, so that the best are many; some rows with one that is no number.
+// Few distinct values, so that many are the largest; some rows have a non-finite one.
 Case best() {
     Random random(23);
     constexpr int32_t n_max = 65, count = 5003;
-    auto x = random.floats((size_t)n_max * count);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = (float)(int)(x[i] * 8);
+    auto x = random.floats(size_t(n_max) * count);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = float(int(x[i] * 8));
     for (int32_t i = 3; i < n_max; i += 4) {
-        x[(size_t)i * count + (size_t)i * 70] = i % 8 == 3 ? NAN : INFINITY;
-        x[(size_t)i * count + 4900] = -INFINITY;
+        x[size_t(i) * count + size_t(i) * 70] = i % 8 == 3 ? NAN : INFINITY;
+        x[size_t(i) * count + 4900] = -INFINITY;
     }
     return make_case("Best", Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
-        auto* found = place.template out<int32_t>((size_t)n * 2);
+        auto* found = place.template out<int32_t>(size_t(n) * 2);
         place.run(Best{found, place.in(x), n, count});
-        place.fetch(out, found, (size_t)n * 2);
+        place.fetch(out, found, size_t(n) * 2);
     });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t mib = uint64_t{1} << 20, gib = uint64_t{1} << 30;
 
-// A machine's files below a folder.
+// The files of a machine, below a folder.
 struct Machine {
     TempFolder root;
     explicit Machine(uint64_t available_kib, const std::string& cgroup) {
@@ -35,7 +35,7 @@ struct Machine {
 
 }  // namespace
 
-TEST_CASE("a budget is obeyed to the byte, and says what is taken") {
+TEST_CASE("a budget is exact to the byte and names its reservations") {
     Budget budget("ram", 1000 * mib);
     REQUIRE(budget.take("dense weights", 600 * mib));
     REQUIRE(budget.take("row cache", 300 * mib));
@@ -63,13 +63,13 @@ TEST_CASE("a budget is obeyed to the byte, and says what is taken") {
     CHECK(table.find("row cache") < table.find("sum"));
 }
 
-TEST_CASE("the RAM of this machine is something") {
+TEST_CASE("this machine has some RAM") {
     CHECK(available_ram() > 16 * mib);
     CHECK(available_ram() < uint64_t{1} << 50);
     CHECK(default_ram_budget() < available_ram());
 }
 
-TEST_CASE("without cgroup limits MemAvailable counts") {
+TEST_CASE("without cgroup limits, MemAvailable decides") {
     Machine machine(8 * 1024 * 1024, "0::/user.slice/app\n");
     CHECK(available_ram(machine.root.path()) == 8 * gib);
     CHECK(default_ram_budget(machine.root.path()) == 7 * gib);
@@ -77,7 +77,7 @@ TEST_CASE("without cgroup limits MemAvailable counts") {
     CHECK(available_ram(machine.root.path()) == 8 * gib);
 }
 
-TEST_CASE("cgroup v2: the tightest limit on the way up, less what is used and not reclaimable") {
+TEST_CASE("cgroup v2: the smallest limit of the group and its parents, minus unreclaimable use") {
     Machine machine(64 * 1024 * 1024, "0::/a/b/c\n");
     machine.group("/a/b/c", "9000000000", 1000000000, 400000000);
     CHECK(available_ram(machine.root.path()) == 8400000000);
@@ -90,7 +90,7 @@ TEST_CASE("cgroup v2: the tightest limit on the way up, less what is used and no
     CHECK(default_ram_budget(machine.root.path()) == 0);
 }
 
-TEST_CASE("cgroup v2 in a container: the host's path does not exist, its own root does") {
+TEST_CASE("cgroup v2 in a container: the host's path is missing, the container's root is used") {
     Machine machine(64 * 1024 * 1024, "0::/docker/0123456789abcdef\n");
     machine.group("", "3221225472", 1 * gib);
     CHECK(available_ram(machine.root.path()) == 2 * gib);
@@ -111,7 +111,7 @@ TEST_CASE("cgroup v1") {
     CHECK(default_ram_budget(machine.root.path()) == 2 * gib);
 }
 
-TEST_CASE("a machine without these files, or with nonsense in them, has no RAM to promise") {
+TEST_CASE("without these files, or with nonsense in them, no RAM is available") {
     TempFolder empty;
     CHECK(available_ram(empty.path()) == 0);
     Machine machine(4 * 1024 * 1024, "nonsense\n::::\n0:memory\n\n");
@@ -119,7 +119,7 @@ TEST_CASE("a machine without these files, or with nonsense in them, has no RAM t
     CHECK(available_ram(machine.root.path()) == 4 * gib);
 }
 
-TEST_CASE("a small machine keeps half, a large one a tenth") {
+TEST_CASE("the default leaves half of a small machine free, a tenth of a large one") {
     CHECK(default_ram_budget(Machine(1024 * 1024, "").root.path()) == gib / 2);
     CHECK(default_ram_budget(Machine(100 * 1024 * 1024, "").root.path()) == 90 * gib);
 }
@@ -133,7 +133,7 @@ TEST_CASE("a budget that would make the machine swap is refused with both number
     CHECK(refused.error().message.find("30 GiB") != std::string::npos);
 }
 
-TEST_CASE("cache slots: off, the cliff, what fits, all") {
+TEST_CASE("cache slots: off, too few for a token, what fits, all") {
     const SlotRequest model = {18800640, 40, 384, 6, 0};
     const auto slots = [&](uint64_t left) {
         SlotRequest request = model;

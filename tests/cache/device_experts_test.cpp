@@ -1,4 +1,4 @@
-// The VRAM tier over a device that nobody but its operations may touch.
+// DeviceExperts over a device whose memory only its own operations may touch.
 #include "cache/device_experts.h"
 
 #include <doctest/doctest.h>
@@ -11,8 +11,8 @@ using namespace sluice::test;
 
 namespace {
 
-// One cache slot, two transit slots, and the experts of dsv41-tiny in host memory as a RAM slot has
-// them.
+// One cache slot, two transit slots, and the experts of dsv41-tiny in host memory with the layout
+// of RAM slots.
 struct OnDevice {
     const Model& model = Model::get();
     DeviceLike device{16u << 20};
@@ -46,7 +46,7 @@ struct OnDevice {
         REQUIRE(experts->upload(key, bytes.data()));
         experts->flush();
     }
-    // The device's bytes of w2's codes from `at` on.
+    // Bytes of w2's codes in device memory, starting at `at`.
     std::vector<std::byte> codes(const uint8_t* at, ExpertKey key) {
         std::vector<std::byte> bytes(model.truth.at(key)[w2_codes].size());
         REQUIRE(device.download(bytes.data(), at, bytes.size()));
@@ -59,7 +59,7 @@ struct OnDevice {
 TEST_CASE("an expert in VRAM is the one asked for, or an error") {
     OnDevice tier(false);
     CHECK(tier.begin(0, {5}) == std::vector<int32_t>{5});
-    CHECK_FALSE(tier.experts->weights({0, 5}));  // placed, and not there yet
+    CHECK_FALSE(tier.experts->weights({0, 5}));  // has a place, but is not uploaded yet
     tier.bring({0, 5});
     auto weights = tier.experts->weights({0, 5});
     REQUIRE(weights);
@@ -70,7 +70,7 @@ TEST_CASE("an expert in VRAM is the one asked for, or an error") {
     CHECK_FALSE(tier.experts->weights({0, 6}));
 }
 
-TEST_CASE("a slot in VRAM whose expert leaves is poison until the next one arrives") {
+TEST_CASE("the VRAM slot of an evicted expert is poisoned until the next one arrives") {
     for (bool poison : {false, true}) {
         CAPTURE(poison);
         OnDevice tier(poison);
@@ -90,7 +90,7 @@ TEST_CASE("a slot in VRAM whose expert leaves is poison until the next one arriv
     }
 }
 
-TEST_CASE("a transit slot in VRAM is not given twice before its use is marked") {
+TEST_CASE("a transit slot in VRAM is not reused before its use is marked") {
     OnDevice tier(true);
     CHECK(tier.begin(0, {1, 2, 3, 4}).size() == 4);
     tier.bring({0, 1});  // the cache slot

@@ -17,13 +17,13 @@ std::vector<int32_t> all_experts() {
 constexpr SimFaults rough = {
     .short_read = 0.1, .again = 0.1, .eio = 0, .reorder = 0.5, .late = 0.5};
 
-// Random decode steps, prompt sweeps and guesses; every slot given must hold the file's bytes.
+// Random decode steps, prompts and guesses; every slot given must hold the file's bytes.
 void live(Rig& rig, Routes& routes, int tokens) {
     for (int token = 0; token < tokens; ++token) {
-        const bool sweep = routes.number() % 5 == 0;
-        const auto kind = sweep ? DemandKind::sweep : DemandKind::decode;
+        const bool prompt = routes.number() % 5 == 0;
+        const auto kind = prompt ? DemandKind::prompt : DemandKind::decode;
         for (int32_t layer = 0; layer < layers; ++layer) {
-            const auto count = sweep ? 1 + static_cast<int32_t>(routes.number() % 30) : top_k;
+            const auto count = prompt ? 1 + static_cast<int32_t>(routes.number() % 30) : top_k;
             rig.run(layer, routes.pick(layer, count), kind, 1 + routes.number() % 2);
             if (layer + 1 < layers && routes.number() % 2 == 0) {
                 const auto guesses = routes.pick(layer + 1, top_k);
@@ -46,7 +46,7 @@ void check_sums(const CacheStats& stats) {
 
 }  // namespace
 
-TEST_CASE("a slot given out holds the file's bytes, whatever the drive does") {
+TEST_CASE("a slot that is given holds the file's bytes, whatever the drive does") {
     const uint32_t sizes[] = {0, 1, 5, layers * top_k, layers * experts / 2, layers * experts};
     for (uint64_t seed = 0; seed < 48; ++seed) {
         CAPTURE(seed);
@@ -64,7 +64,7 @@ TEST_CASE("a slot given out holds the file's bytes, whatever the drive does") {
     }
 }
 
-TEST_CASE("both real drives give the file's bytes") {
+TEST_CASE("both real read engines give the file's bytes") {
     for (IoEngine engine : {IoEngine::threads, IoEngine::automatic}) {
         auto choice = make_ring_engine({.engine = engine, .depth = 16, .threads = 4});
         REQUIRE(choice);
@@ -76,26 +76,26 @@ TEST_CASE("both real drives give the file's bytes") {
     }
 }
 
-TEST_CASE("a sweep of every expert passes through two transit slots") {
+TEST_CASE("a prompt that needs every expert passes through two transit slots") {
     for (uint64_t seed = 0; seed < 8; ++seed) {
         CAPTURE(seed);
         Rig rig(seed, rough, {.cache_slots = 0, .transit_slots = 2, .poison = true});
         for (int32_t layer = 0; layer < layers; ++layer) {
-            rig.run(layer, all_experts(), DemandKind::sweep, 1 + seed % 2);
+            rig.run(layer, all_experts(), DemandKind::prompt, 1 + seed % 2);
         }
-        CHECK(rig.cache->stats().sweep_asked == layers * experts);
-        CHECK(rig.cache->stats().sweep_hits == 0);
+        CHECK(rig.cache->stats().prompt_asked == layers * experts);
+        CHECK(rig.cache->stats().prompt_hits == 0);
         CHECK(rig.cache->stats().asked == 0);
     }
 }
 
-TEST_CASE("a sweep reads in file order") {
+TEST_CASE("a prompt reads in file order") {
     auto engine = std::make_unique<SimEngine>(1);
     const SimEngine& drive = *engine;
     Rig rig(std::move(engine), {.cache_slots = 0, .transit_slots = 3});
     auto wanted = all_experts();
     std::shuffle(wanted.begin(), wanted.end(), std::mt19937_64(5));
-    rig.run(3, wanted, DemandKind::sweep);
+    rig.run(3, wanted, DemandKind::prompt);
     std::set<uint64_t> last_reads;  // of each expert
     for (int32_t expert = 0; expert < experts; ++expert) {
         last_reads.insert(rig.model.map->plan({3, expert}).reads.back().offset);
@@ -124,8 +124,7 @@ TEST_CASE("decode gives hits first, in router order, and never evicts its own ex
     }
 }
 
-TEST_CASE(
-    "those named as first are given first if they are there, and who is evicted is the same") {
+TEST_CASE("resident experts named in `first` are given first, and evictions stay the same") {
     for (const std::string& policy : policy_names()) {
         CAPTURE(policy);
         const ExpertCacheOptions options{
@@ -171,10 +170,10 @@ TEST_CASE("a demand larger than the cache passes through the transit slots") {
     }
 }
 
-TEST_CASE("a sweep fills what never held anything and throws nobody out") {
+TEST_CASE("a prompt fills slots that never held anything and evicts nothing") {
     Rig rig(3, rough, {.cache_slots = 10, .transit_slots = 2});
     rig.run(0, {0, 1, 2, 3, 4, 5}, DemandKind::decode);
-    rig.run(1, all_experts(), DemandKind::sweep);
+    rig.run(1, all_experts(), DemandKind::prompt);
     for (int32_t expert = 0; expert < 6; ++expert) CHECK(rig.cache->resident({0, expert}));
     for (int32_t expert = 0; expert < experts; ++expert) {
         CHECK(rig.cache->resident({1, expert}) == (expert < 4));
@@ -182,7 +181,7 @@ TEST_CASE("a sweep fills what never held anything and throws nobody out") {
     CHECK(rig.cache->stats().evictions == 0);
 }
 
-TEST_CASE("hits and bytes follow the cache's size, with everything resident nothing is read") {
+TEST_CASE("hits and bytes depend on the cache's size, and nothing is read if all is resident") {
     uint64_t hits_before = 0, bytes_before = UINT64_MAX;
     for (uint32_t slots : {0, 64, 128, 256, 512}) {
         CAPTURE(slots);
@@ -202,7 +201,7 @@ TEST_CASE("hits and bytes follow the cache's size, with everything resident noth
         bytes_before = stats.bytes_demand;
         if (slots < 512) continue;
         for (int32_t layer = 0; layer < layers; ++layer) {
-            rig.run(layer, all_experts(), DemandKind::sweep);
+            rig.run(layer, all_experts(), DemandKind::prompt);
         }
         const uint64_t bytes = stats.bytes_demand;
         CHECK(bytes == 512 * rig.model.map->expert_bytes({0, 0}));
@@ -230,7 +229,7 @@ TEST_CASE("handles are checked at the point of use") {
         forged = *a;
         ++forged.generation;
         CHECK_FALSE(rig.cache->bytes(forged));
-        rig.cache->release(forged);  // nobody's: ignored
+        rig.cache->release(forged);  // not held: ignored
         CHECK(rig.cache->bytes(*a));
 
         rig.cache->release(*a);
@@ -250,7 +249,7 @@ TEST_CASE("handles are checked at the point of use") {
     }
 }
 
-TEST_CASE("the same expert read again into the same slot is another generation") {
+TEST_CASE("an expert read again into the same slot has another generation") {
     Rig rig(1, {}, {.cache_slots = 1, .transit_slots = 2});
     const std::vector<int32_t> one = {1}, two = {2};
     REQUIRE(rig.cache->demand(0, one, DemandKind::decode));
@@ -265,7 +264,7 @@ TEST_CASE("the same expert read again into the same slot is another generation")
     CHECK_FALSE(rig.cache->bytes(*first));
 }
 
-TEST_CASE("what the caller may not do is refused by name") {
+TEST_CASE("misuse is refused with a message that names it") {
     Rig rig(1, {}, {.cache_slots = 8, .transit_slots = 2});
     ExpertCache& cache = *rig.cache;
     const auto refused = [&](int32_t layer, std::vector<int32_t> ids, const char* text) {
@@ -307,7 +306,7 @@ TEST_CASE("holding every transit slot is an error, not a deadlock") {
     CHECK(rig.exact(*c));
 }
 
-TEST_CASE("create refuses what cannot work") {
+TEST_CASE("create() refuses impossible options") {
     const Model& model = Model::get();
     ReadRing ring(std::make_unique<SimEngine>(1), 8);
     auto memory = PageBuffer::create(10 * model.map->slot_bytes(), "test");
@@ -328,7 +327,7 @@ TEST_CASE("create refuses what cannot work") {
                               memory->span()));
 }
 
-TEST_CASE("a failed read is told once, and the cache goes on") {
+TEST_CASE("a failed read is reported once, and the cache still works") {
     for (uint64_t seed = 0; seed < 60; ++seed) {
         CAPTURE(seed);
         SimFaults faults = rough;
@@ -341,10 +340,10 @@ TEST_CASE("a failed read is told once, and the cache goes on") {
         int failures = 0, given = 0;
         for (int step = 0; step < 120; ++step) {
             const auto layer = static_cast<int32_t>(step % layers);
-            const bool sweep = routes.number() % 6 == 0;
-            const auto wanted = routes.pick(layer, sweep ? 20 : top_k);
+            const bool prompt = routes.number() % 6 == 0;
+            const auto wanted = routes.pick(layer, prompt ? 20 : top_k);
             REQUIRE(
-                rig.cache->demand(layer, wanted, sweep ? DemandKind::sweep : DemandKind::decode));
+                rig.cache->demand(layer, wanted, prompt ? DemandKind::prompt : DemandKind::decode));
             std::vector<ExpertHandle> held;
             for (size_t i = 0; i < wanted.size(); ++i) {
                 auto handle = rig.cache->next();
@@ -380,7 +379,7 @@ TEST_CASE("a failed read is told once, and the cache goes on") {
     }
 }
 
-TEST_CASE("abandon in the middle gives every slot back") {
+TEST_CASE("abandon() in the middle frees every slot") {
     for (uint64_t seed = 0; seed < 40; ++seed) {
         CAPTURE(seed);
         Rig rig(seed, rough,
@@ -388,7 +387,7 @@ TEST_CASE("abandon in the middle gives every slot back") {
         Routes routes(seed);
         for (int step = 0; step < 60; ++step) {
             const auto layer = static_cast<int32_t>(step % layers);
-            const auto kind = routes.number() % 2 ? DemandKind::sweep : DemandKind::decode;
+            const auto kind = routes.number() % 2 ? DemandKind::prompt : DemandKind::decode;
             const auto wanted = routes.pick(layer, 10);
             REQUIRE(rig.cache->demand(layer, wanted, kind));
             const size_t taken = routes.number() % 3;
@@ -410,7 +409,7 @@ TEST_CASE("a cache destroyed with reads in flight leaves nothing behind") {
         auto engine = make_threads_engine({.depth = 8, .threads = 2});
         REQUIRE(engine);
         Rig rig(std::move(*engine), {.cache_slots = 16, .transit_slots = 8}, 8);
-        REQUIRE(rig.cache->demand(0, all_experts(), DemandKind::sweep));
+        REQUIRE(rig.cache->demand(0, all_experts(), DemandKind::prompt));
         if (seed % 2) REQUIRE(rig.cache->next());
         rig.cache.reset();
         CHECK(rig.ring.in_flight() == 0);

@@ -1,10 +1,10 @@
-// The governor against the cache, the reader and drives in simulated time: exact, so that one
-// percent is one percent.
+// The governor with the cache, the reader and drives in simulated time, which is exact: one percent
+// is one percent.
 #include <doctest/doctest.h>
 
 #include <optional>
 
-#include "cache/predictor.h"
+#include "cache/prefetch_governor.h"
 #include "tests/cache/rig.h"
 #include "tests/support/timed_drive.h"
 
@@ -13,18 +13,18 @@ using namespace sluice::test;
 
 namespace {
 
-// Everything in units of the time that one expert takes to read.
+// All times in units of the time to read one expert.
 struct World {
     const char* name = "";
     double attention = 0.5;  // of a layer
     double expert = 0.1;     // compute
-    double guess = 0.01;     // making guesses, a layer
-    double stolen = 0;       // compute time that a guess read takes away
+    double guess = 0.01;     // making guesses, per layer
+    double stolen = 0;       // compute time lost per prefetch
     double accuracy = 0.7;   // of the predictor
     double skew = 0;         // share of choices that repeat the last token's
     uint32_t cache_slots = 0;
-    size_t drives = 1;    // as fast together as one
-    bool spread = false;  // instead two, each as fast as one, and every second layer on each
+    size_t drives = 1;    // with the speed of one in sum
+    bool spread = false;  // two drives instead, each as fast as one, with every second layer
     double jitter = 0;    // of compute
 };
 
@@ -52,7 +52,7 @@ class Machine {
         draw();
     }
 
-    // Seconds that so many tokens took.
+    // The seconds that this many tokens took.
     double run(int tokens) {
         const double begin = clock_.now;
         for (int token = 0; token < tokens; ++token) step();
@@ -143,7 +143,7 @@ class Machine {
         }
         compute(world_.stolen * static_cast<double>(stats().prefetch_started - started));
     }
-    // Without `spread` the reader takes all drives for one.
+    // Without `spread` the reader sees all drives as one.
     double idle_s(double seconds, double busy, std::vector<double> before) const {
         if (!world_.spread) return idle_for_guesses(seconds, {&busy, 1}, 1);
         for (size_t drive = 0; drive < before.size(); ++drive) {
@@ -239,12 +239,12 @@ void never_slower(const World& world, uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("governed guessing is never slower than none by more than one percent") {
+TEST_CASE("governed prefetching is never more than one percent slower than none") {
     uint64_t seed = 1;
     for (const World& world : worlds()) never_slower(world, ++seed);
 }
 
-TEST_CASE("nor where every guess steals time in a way that no model foresees") {
+TEST_CASE("nor if every prefetch costs time in a way that no model predicts") {
     uint64_t seed = 1;
     for (double stolen : {0.2, 0.6, 1.5}) {
         for (double jitter : {0.0, 0.05, 0.2}) {
@@ -285,7 +285,7 @@ void gains_most(const World& world) {
 
 }  // namespace
 
-TEST_CASE("where guessing gains, the governor gains most of what the best fixed number does") {
+TEST_CASE("if prefetching gains, the governor gains most of what the best fixed number does") {
     for (double accuracy : {0.7, 1.0}) {
         for (uint32_t slots : {0u, 200u}) {
             World world;
@@ -304,7 +304,7 @@ TEST_CASE("where guessing gains, the governor gains most of what the best fixed 
     }
 }
 
-TEST_CASE("the idle time that guesses can use is that of the next layer's drives") {
+TEST_CASE("the idle time for prefetching is that of the next layer's drives") {
     const std::vector<double> busy = {0.5, 0.5};
     CHECK(idle_for_guesses(1, busy, 2) == 0.5);  // both hold every layer
     CHECK(idle_for_guesses(1, busy, 1) == 1);    // one reads while the other's layer is computed
@@ -328,7 +328,8 @@ TEST_CASE("a wrong guess costs what is in flight when the demand comes, a right 
             world.accuracy = 0;
             const int tokens = 100;
             const double none = Machine(world, 0u, 3).run(tokens);
-            // Of a layer: a quarter of the time that a guess has, and a piece; not the rest of it.
+            // Per layer: a quarter of the time before the demand, and one piece; never a whole
+            // read.
             const double most = (prefetch_margin * attention + 0.1) / (top_k + attention);
             CHECK(Machine(world, guesses, 3).run(tokens) / none < 1 + most);
             world.accuracy = 1;

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "cache/named_kinds.h"
 #include "cache/recency.h"
 
 using namespace sluice;
@@ -25,7 +26,7 @@ struct Entry {
     bool is_protected = false;
 };
 
-// What each policy promises, in plain loops over all slots.
+// What each policy does, described in plain loops over all slots.
 class Plain {
  public:
     Plain(std::string name, uint32_t slots) : name_(std::move(name)), entries_(slots) {}
@@ -68,7 +69,7 @@ class Plain {
             const bool first = victims.empty();
             if (first || (name_ == "aging-lru" && i < oldest)) victims.insert(order[i]);
         }
-        // Past slots in use the draw moves on to the next younger one.
+        // From slots in use the draw moves on to the next younger one.
         if (name_ == "aging-lru" && !in_use.empty()) {
             for (size_t i = oldest; i < order.size(); ++i) {
                 if (in_use.count(order[i])) continue;
@@ -146,7 +147,7 @@ void event(Policy& policy, Plain& plain, std::vector<ExpertKey>& held, std::mt19
     }
 }
 
-// Misses of a policy in a stream of keys, `group` at a time never evicting each other.
+// Misses of a policy in a stream of keys.
 uint64_t misses(Policy& policy, uint32_t slots, const std::vector<ExpertKey>& stream) {
     std::map<ExpertKey, uint32_t> where;
     std::vector<ExpertKey> keys(slots);
@@ -193,7 +194,7 @@ TEST_CASE("every policy evicts as its plain description says") {
     }
 }
 
-TEST_CASE("policies are repeatable, and the draw depends on the seed alone") {
+TEST_CASE("policies are repeatable, and random draws depend on the seed alone") {
     std::mt19937_64 random(1);
     std::vector<ExpertKey> stream;
     for (int i = 0; i < 5000; ++i) stream.push_back(random_key(random));
@@ -208,7 +209,7 @@ TEST_CASE("policies are repeatable, and the draw depends on the seed alone") {
     }
 }
 
-TEST_CASE("aging-lru survives a loop just above its size, where lru loses everything") {
+TEST_CASE("aging-lru keeps most of a loop just above its size, in which lru always misses") {
     std::vector<ExpertKey> loop;
     for (int round = 0; round < 40; ++round) {
         for (int32_t i = 0; i < 204; ++i) loop.push_back({i % layers, i / layers});
@@ -226,7 +227,7 @@ TEST_CASE("aging-lru draws from its whole oldest class") {
     for (int i = 0; i < 300; ++i) drawn.insert(policy->victim([](uint32_t) { return true; }, {}));
     const std::set<int64_t> oldest = {0, 1, 2, 3, 4, 5, 6, 7};
     CHECK(drawn == oldest);
-    drawn.clear();  // the first draw of a token is another one in the next
+    drawn.clear();  // the first draw differs from token to token
     for (int i = 0; i < 300; ++i) {
         policy->token_passed();
         drawn.insert(policy->victim([](uint32_t) { return true; }, {}));
@@ -239,10 +240,11 @@ TEST_CASE("an unknown policy is refused with the known names") {
     REQUIRE_FALSE(policy);
     CHECK(policy.error().code == Code::usage);
     CHECK(policy.error().message ==
-          "unknown cache policy 'clock'; known: aging-lru, lru, lfu, slru, layer-lru");
+          "unknown cache policy 'clock'; known: " + comma_list(policy_names()));
+    CHECK(policy_names().front() == default_policy);
 }
 
-TEST_CASE("age ranks stay right when the sequence is packed again") {
+TEST_CASE("age ranks stay correct when the sequence is packed") {
     AgeRanks ranks(10);
     std::vector<uint32_t> order;
     std::mt19937_64 random(1);

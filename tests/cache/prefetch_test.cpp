@@ -4,6 +4,7 @@
 
 #include "cache/expert_cache.h"
 #include "cache/predictor.h"
+#include "cache/prefetch_governor.h"
 #include "tests/cache/rig.h"
 
 using namespace sluice;
@@ -43,7 +44,7 @@ TEST_CASE("a right guess is a hit, a wrong one is dropped after its layer") {
     }
 }
 
-TEST_CASE("guesses with count 0 are judged and not read") {
+TEST_CASE("guesses with count 0 are judged but not read") {
     Rig rig(1, {}, {.cache_slots = 16, .transit_slots = 8});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(1, std::vector<int32_t>{3, 4}, 0);
@@ -53,7 +54,7 @@ TEST_CASE("guesses with count 0 are judged and not read") {
     CHECK(rig.cache->stats().guesses_right == 1);
 }
 
-TEST_CASE("a guess on its way when asked is late, and is not read twice") {
+TEST_CASE("a prefetch in flight when its expert is asked for is late and not read twice") {
     Rig rig(1, {.late = 0.999999}, {.cache_slots = 16, .transit_slots = 8});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(1, std::vector<int32_t>{3}, 1);
@@ -68,7 +69,7 @@ TEST_CASE("a guess on its way when asked is late, and is not read twice") {
     CHECK(rig.cache->resident({1, 3}));
 }
 
-TEST_CASE("prefetch leaves a demand its transit slots and never reads what is there") {
+TEST_CASE("prefetch leaves the demand its transit slots and never reads a resident expert") {
     for (uint32_t transit_slots = 2; transit_slots <= 8; ++transit_slots) {
         CAPTURE(transit_slots);
         Rig rig(1, {}, {.cache_slots = 16, .transit_slots = transit_slots});
@@ -85,7 +86,7 @@ TEST_CASE("prefetch leaves a demand its transit slots and never reads what is th
     }
 }
 
-TEST_CASE("a demand takes the slots of guesses when it needs them") {
+TEST_CASE("a demand takes the slots of prefetches when it needs them") {
     Rig rig(1, {}, {.cache_slots = 0, .transit_slots = 8, .poison = true});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(2, std::vector<int32_t>{1, 2, 3, 4}, 4);
@@ -95,7 +96,7 @@ TEST_CASE("a demand takes the slots of guesses when it needs them") {
     CHECK(rig.cache->stats().prefetch_wasted == 4);
 }
 
-TEST_CASE("guesses whose layer never comes are dropped in time") {
+TEST_CASE("prefetches whose layer never comes are dropped in time") {
     Rig rig(1, {}, {.cache_slots = 64, .transit_slots = 8});
     rig.run(0, {1}, DemandKind::decode);
     rig.cache->prefetch(5, std::vector<int32_t>{1, 2, 3}, 3);
@@ -167,7 +168,7 @@ TEST_CASE("predictors") {
 
 namespace {
 
-// A machine where following g guesses makes a token take time[g], give or take `noise`.
+// A machine on which a token with g guesses takes time[g], plus or minus `noise`.
 struct Machine {
     std::vector<double> time;
     double noise;
@@ -193,7 +194,7 @@ struct Machine {
                 if (governor.wants_guesses(layer)) governor.observed(layer, 4, right);
             }
             const double seconds = time[most] * (1 + spread(random));
-            // 4 layers of 6 experts, the drive idle for two reads a layer.
+            // 4 layers of 6 experts; per layer the drive is idle for the time of two reads.
             governor.token_passed({.seconds = seconds,
                                    .wait_s = seconds * waiting,
                                    .idle_s = seconds * 0.25,
@@ -207,7 +208,7 @@ struct Machine {
 
 }  // namespace
 
-TEST_CASE("the governor switches itself off when guessing loses, and comes back when it wins") {
+TEST_CASE("the governor stops prefetching when it loses time, and resumes when it gains") {
     for (uint64_t seed = 0; seed < 20; ++seed) {
         CAPTURE(seed);
         PrefetchGovernor governor(4);
@@ -223,7 +224,7 @@ TEST_CASE("the governor switches itself off when guessing loses, and comes back 
     }
 }
 
-TEST_CASE("no more guesses than allowed") {
+TEST_CASE("the governor makes no more guesses than allowed") {
     PrefetchGovernor two(4, 2);
     CHECK(Machine{{1, 0.9, 0.82, 0.75, 0.7}, 0.01}.run(two, 400, 1) <= 2);
     PrefetchGovernor none(4, 0);
@@ -231,12 +232,12 @@ TEST_CASE("no more guesses than allowed") {
     CHECK(none.off());
 }
 
-TEST_CASE("where nothing is waited for the governor does not even try") {
+TEST_CASE("without waiting for drives, the governor does not try") {
     PrefetchGovernor governor(4);
     CHECK(Machine{{1, 1, 1, 1, 1}, 0.005, 0.6, 0.0}.run(governor, 4000, 3) == 0);
 }
 
-TEST_CASE("a layer that guesses badly follows none") {
+TEST_CASE("a layer with bad guesses prefetches none") {
     PrefetchGovernor governor(2);
     for (int token = 0; token < 100; ++token) {
         const bool follows = governor.guesses_for(1) > 0;

@@ -1,4 +1,4 @@
-// Sweeps that read before the router chose: the same experts in the same cache slots, sooner.
+// Prompts that read before the router chose: the same experts in the same cache slots, sooner.
 #include <doctest/doctest.h>
 
 #include "tests/cache/rig.h"
@@ -28,7 +28,7 @@ std::vector<bool> residents(const Rig& rig) {
 
 }  // namespace
 
-TEST_CASE("what is read ahead is there when asked, and read once") {
+TEST_CASE("what is read ahead is ready when asked for, and read once") {
     for (uint32_t slots : {0u, 100u}) {
         CAPTURE(slots);
         Rig rig(1, {}, {.cache_slots = slots, .transit_slots = 8, .poison = true});
@@ -39,11 +39,11 @@ TEST_CASE("what is read ahead is there when asked, and read once") {
         const CacheStats& stats = rig.cache->stats();
         CHECK(stats.ahead_started == room);
         for (int32_t layer = 0; layer < 3; ++layer) {
-            rig.run(layer, first(experts), DemandKind::sweep);
+            rig.run(layer, first(experts), DemandKind::prompt);
             rig.cache->read_ahead(layer + 1, first(experts));
             pump_dry(rig);
         }
-        CHECK(stats.sweep_hits == 0);  // as without
+        CHECK(stats.prompt_hits == 0);  // as without read-ahead
         CHECK(stats.ahead_dropped == 0);
         const uint64_t bytes = rig.model.map->expert_bytes({0, 0});
         const uint64_t ahead = std::min<uint64_t>(experts, slots > 3u * experts ? 0 : 8);
@@ -51,18 +51,18 @@ TEST_CASE("what is read ahead is there when asked, and read once") {
     }
 }
 
-TEST_CASE("what the router does not choose is dropped, and counted") {
+TEST_CASE("what the router does not choose is dropped and counted") {
     Rig rig(2, {}, {.cache_slots = 0, .transit_slots = 8, .poison = true});
     rig.cache->read_ahead(2, first(8));
     pump_dry(rig);
-    rig.run(2, {1, 3, 5, 20, 21, 22, 23, 24, 25, 26}, DemandKind::sweep);
+    rig.run(2, {1, 3, 5, 20, 21, 22, 23, 24, 25, 26}, DemandKind::prompt);
     const CacheStats& stats = rig.cache->stats();
     CHECK(stats.ahead_started == 8);
     CHECK(stats.ahead_dropped == 5);
     for (int32_t expert = 0; expert < experts; ++expert) {
         CHECK_FALSE(rig.cache->resident({2, expert}));
     }
-    // Another layer than foretold, a decode step, a prompt given up: all dropped, nothing lost.
+    // Another layer than announced, a decode step, a prompt given up: all dropped, no slot lost.
     rig.cache->read_ahead(3, first(8));
     pump_dry(rig);
     rig.run(4, {1, 2}, DemandKind::decode);
@@ -70,27 +70,27 @@ TEST_CASE("what the router does not choose is dropped, and counted") {
     rig.cache->read_ahead(5, first(8));
     rig.cache->abandon();
     pump_dry(rig);
-    rig.run(6, first(experts), DemandKind::sweep, 8);
+    rig.run(6, first(experts), DemandKind::prompt, 8);
     CHECK(stats.ahead_dropped == stats.ahead_started - 3);
 }
 
-TEST_CASE("the drive goes from one layer to the next without a pause") {
+TEST_CASE("the drive continues from one layer to the next without a pause") {
     auto engine = std::make_unique<SimEngine>(1);
     const SimEngine& drive = *engine;
     Rig rig(std::move(engine), {.cache_slots = 0, .transit_slots = 12});
     for (int32_t layer = 0; layer < 4; ++layer) {
-        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
+        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::prompt));
         rig.cache->read_ahead(layer + 1, first(experts));
         for (int32_t i = 0; i < experts; ++i) {
             auto handle = rig.cache->next();
             REQUIRE(handle);
             CHECK(rig.exact(*handle));
             rig.cache->release(*handle);
-            // While one is computed, and when the layer is over, others are being read.
+            // While one expert is computed, and when the layer is done, others are being read.
             CHECK(rig.ring.in_flight() > 0);
         }
     }
-    // And in file order across the layers.
+    // In file order, across layers too.
     uint64_t last = 0;
     int fd = -1;
     size_t backwards = 0;
@@ -102,7 +102,7 @@ TEST_CASE("the drive goes from one layer to the next without a pause") {
     CHECK(backwards < drive.submitted().size() / 2);
 }
 
-TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
+TEST_CASE("read-ahead does not change what stays in the cache, whatever the drive does") {
     const SimFaults rough = {
         .short_read = 0.1, .again = 0.1, .eio = 0, .reorder = 0.5, .late = 0.5};
     for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -118,17 +118,17 @@ TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
             Routes routes(seed);
             std::mt19937_64 random(seed);
             for (int pass = 0; pass < 8; ++pass) {
-                const bool sweep = random() % 2 == 0;
+                const bool prompt = random() % 2 == 0;
                 for (int32_t layer = 0; layer < layers; ++layer) {
-                    const auto count = sweep ? static_cast<int32_t>(20 + random() % 40) : top_k;
+                    const auto count = prompt ? static_cast<int32_t>(20 + random() % 40) : top_k;
                     const auto wanted = routes.pick(layer, count);
                     const bool now = random() % 4 != 0;
                     const auto guess = routes.pick(layer, 50);
-                    if (ahead && now && sweep) rig.cache->read_ahead(layer, guess);
+                    if (ahead && now && prompt) rig.cache->read_ahead(layer, guess);
                     for (uint64_t pumps = random() % 9; pumps > 0; --pumps) {
                         REQUIRE(rig.cache->pump());
                     }
-                    rig.run(layer, wanted, sweep ? DemandKind::sweep : DemandKind::decode,
+                    rig.run(layer, wanted, prompt ? DemandKind::prompt : DemandKind::decode,
                             1 + seed % 2);
                 }
                 rig.cache->token_passed();
@@ -142,12 +142,12 @@ TEST_CASE("reading ahead changes nothing that stays, whatever the drive does") {
         CHECK(stats[0].hits == stats[1].hits);
         CHECK(stats[0].misses == stats[1].misses);
         CHECK(stats[0].evictions == stats[1].evictions);
-        CHECK(stats[0].sweep_hits == stats[1].sweep_hits);
+        CHECK(stats[0].prompt_hits == stats[1].prompt_hits);
         CHECK(stats[1].ahead_started > 0);
     }
 }
 
-TEST_CASE("a failed read ahead is asked again, and told only if it is needed") {
+TEST_CASE("a failed read-ahead is read again, and reported only if it is needed") {
     for (uint64_t seed = 0; seed < 30; ++seed) {
         CAPTURE(seed);
         SimFaults faults;
@@ -159,7 +159,7 @@ TEST_CASE("a failed read ahead is asked again, and told only if it is needed") {
             rig.cache->read_ahead(layer, first(6));
             pump_dry(rig);
             const std::vector<int32_t> wanted = {0, 2, 4, 9};
-            REQUIRE(rig.cache->demand(layer, wanted, DemandKind::sweep));
+            REQUIRE(rig.cache->demand(layer, wanted, DemandKind::prompt));
             for (size_t i = 0; i < wanted.size(); ++i) {
                 auto handle = rig.cache->next();
                 if (!handle) {
@@ -194,13 +194,13 @@ struct TwoDrives {
 
 }  // namespace
 
-TEST_CASE("spread over two drives, the next layer is read while this one is") {
+TEST_CASE("with layers on two drives, the next layer is read while this one is") {
     REQUIRE_FALSE(Model::spread().map->share_drive({0, 0}, {1, 0}));
     REQUIRE(Model::spread().map->share_drive({0, 0}, {0, 9}));
     TwoDrives two({.cache_slots = 0, .transit_slots = 24, .poison = true});
     Rig& rig = two.rig;
     for (int32_t layer = 0; layer < 4; ++layer) {
-        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::sweep));
+        REQUIRE(rig.cache->demand(layer, first(experts), DemandKind::prompt));
         rig.cache->read_ahead(layer + 1, first(experts));
         int both = 0;
         for (int32_t i = 0; i < experts; ++i) {
@@ -219,7 +219,7 @@ TEST_CASE("spread over two drives, the next layer is read while this one is") {
     CHECK(stats.ahead_started >= 4 * 12);
 }
 
-TEST_CASE("spread over two drives, a guess starts beside the demand, on its own drive it waits") {
+TEST_CASE("a prefetch starts beside a demand on another drive, and waits for one on its own") {
     for (bool spread : {true, false}) {
         CAPTURE(spread);
         TwoDrives two({.cache_slots = 0, .transit_slots = 24, .poison = true});

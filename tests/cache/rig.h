@@ -1,4 +1,4 @@
-// An expert cache over the checkpoint dsv41-tiny, on a drive of the test's choice.
+// An expert cache over the checkpoint dsv41-tiny, on a drive that the test chooses.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,13 +24,13 @@ namespace sluice::test {
 
 constexpr int32_t layers = 8, experts = 64, top_k = 6;
 
-// The checkpoint, its experts and, read plainly, what their bytes are. Made once.
+// The checkpoint, its experts and, read without a ring, their bytes. Made once.
 struct Model {
     Checkpoint checkpoint;
     std::unique_ptr<ExpertMap> map;
     std::map<ExpertKey, std::array<std::vector<std::byte>, expert_parts>> truth;
 
-    // Through the page cache: for simulated drives, whose timing is their own.
+    // Through the page cache: for simulated drives, which have a timing of their own.
     static const Model& get() {
         static const Model model = load(Access::buffered);
         return model;
@@ -39,8 +39,8 @@ struct Model {
         static const Model model = load(Access::direct);
         return model;
     }
-    // As many layers and experts, each of a size at which drives show their speed and that is read
-    // in a dozen pieces. For drives that deliver nothing: its bytes are not the truth of anything.
+    // As many layers and experts, each large enough to show a drive's speed and to be read in a
+    // dozen pieces. For drives that deliver nothing: there are no bytes to compare.
     static const Model& large() {
         static const TempFolder folder;
         static const Model model = [] {
@@ -51,7 +51,7 @@ struct Model {
         }();
         return model;
     }
-    // The same, its layers in turn on two drives, no copies.
+    // The same with layers on two drives in turn, no copies.
     static const Model& large_spread() {
         static const TempFolder folders;
         static const Model model = [] {
@@ -75,7 +75,7 @@ struct Model {
                 .scales = 8u << 10,
                 .sparse = true};
     }
-    // Shards in turn on two drives, no copies: a layer's experts are on one of them.
+    // Shards on two drives in turn, no copies: a layer's experts are on one of them.
     static const Model& spread() {
         static const TempFolder folders;
         static const Model model = [] {
@@ -175,8 +175,8 @@ struct Rig {
         }
         return true;
     }
-    // A demand from beginning to end; at most `hold` handles held at once. Returns the experts in
-    // the order they were given.
+    // A demand from beginning to end, with at most `hold` handles held at once. Returns the experts
+    // in the order they were given.
     std::vector<int32_t> run(int32_t layer, const std::vector<int32_t>& wanted, DemandKind kind,
                              size_t hold = 1, bool more = false) {
         auto asked = cache->demand(layer, wanted, kind, more);
@@ -204,8 +204,8 @@ struct Rig {
     }
 };
 
-// Routes as a model might choose them: some experts much more often than others, neighbours in time
-// alike.
+// Routes as a model might choose them: some experts much more often than others, and similar ones
+// for successive tokens.
 class Routes {
  public:
     explicit Routes(uint64_t seed) : random_(seed), last_(layers) {}

@@ -57,14 +57,14 @@ TEST_CASE("what was recorded is read back") {
     for (int32_t i = 0; i < 20; ++i) {
         const RecordedToken& token = routes->tokens[static_cast<size_t>(i)];
         const int32_t a = i % 9;
-        CHECK(token.sweep == (i % 2 == 0));
+        CHECK(token.prompt == (i % 2 == 0));
         CHECK(token.chunk_end == (i % 4 != 0));
         CHECK(token.chosen == std::vector<int32_t>{a, a + 1, a, a + 1, a, a + 1});
         CHECK(token.guesses == std::vector<int32_t>{9 - a, -1, 9 - a, -1, -1, -1});
     }
 }
 
-TEST_CASE("a file cut anywhere gives its whole tokens or says that it is none") {
+TEST_CASE("a file cut anywhere gives its complete tokens or is refused") {
     TempFolder folder;
     record(folder / "r", 3);
     const std::string whole = read_file(folder / "r");
@@ -82,7 +82,7 @@ TEST_CASE("a file cut anywhere gives its whole tokens or says that it is none") 
     }
 }
 
-TEST_CASE("a hostile file is refused by name, without taking memory or crashing") {
+TEST_CASE("a hostile file is refused with its name, without allocating much or crashing") {
     TempFolder folder;
     record(folder / "r", 3);
     const std::string good = read_file(folder / "r");
@@ -106,8 +106,8 @@ TEST_CASE("a hostile file is refused by name, without taking memory or crashing"
     CHECK(with(first + 2, {1}).code == Code::corrupt);
     CHECK(with(first + token_bytes + 4, {10, 0}).message.find("token 1, layer 0") !=
           std::string::npos);
-    CHECK(with(first + 4, {1, 0}).code == Code::corrupt);        // 1, 1: twice
-    CHECK(with(first + 4, {0xff, 0xff}).code == Code::corrupt);  // none, then one
+    CHECK(with(first + 4, {1, 0}).code == Code::corrupt);        // 1, 1: repeated
+    CHECK(with(first + 4, {0xff, 0xff}).code == Code::corrupt);  // a gap, then an expert
     CHECK(with(first + 16 + 2, {9, 0}).code == Code::corrupt);   // guesses 9, 9
     CHECK(error_of(folder / "absent").code == Code::not_found);
     CHECK(error_of(folder.path()).message.size() > 0);
@@ -127,7 +127,7 @@ TEST_CASE("a hostile file is refused by name, without taking memory or crashing"
     }
 }
 
-TEST_CASE("recording tells what it cannot write") {
+TEST_CASE("recording reports what it cannot write") {
     TempFolder folder;
     auto nowhere = RouteRecorder::create(folder / "no" / "such", header);
     REQUIRE_FALSE(nowhere);
@@ -155,7 +155,7 @@ TEST_CASE("recording tells what it cannot write") {
     REQUIRE(routes);
     CHECK(routes->tokens.size() == 1);
 
-    // A file that may not grow, as on a full drive.
+    // A file that cannot grow, as on a full drive.
     rlimit before = {};
     REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
     const rlimit tight = {8, before.rlim_max};

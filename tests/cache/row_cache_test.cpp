@@ -65,7 +65,7 @@ Asked random_request(std::mt19937_64& random) {
     std::set<uint64_t> ids;
     for (uint64_t n = random() % (request_max + 1); ids.size() < n;) {
         const uint64_t id = random() % rows;
-        ids.insert(random() % 2 ? id : id * id / rows * id / rows);  // some often
+        ids.insert(random() % 2 ? id : id * id / rows * id / rows);  // some of them often
     }
     std::vector<uint64_t> order(ids.begin(), ids.end());
     std::shuffle(order.begin(), order.end(), random);
@@ -110,7 +110,7 @@ TEST_CASE("rows are the file's bytes, kept or read, whatever the capacity") {
     }
 }
 
-TEST_CASE("a small cache keeps the rows that are used again") {
+TEST_CASE("a small cache keeps rows that are used again") {
     Table table(1);
     RowCache cache(table.ring, table.table(), 8, request_max);
     for (uint64_t round = 0; round < 20; ++round) {
@@ -124,7 +124,7 @@ TEST_CASE("a small cache keeps the rows that are used again") {
     CHECK(cache.hits() == 19 * 3);
 }
 
-TEST_CASE("a failed read keeps nothing, and the next request is right") {
+TEST_CASE("a failed read keeps nothing, and the next request is correct") {
     uint64_t failures = 0;
     for (uint64_t seed = 0; seed < 20; ++seed) {
         CAPTURE(seed);

@@ -15,7 +15,7 @@ RouteFileHeader header_of(const Model& model) {
     return {layers, experts, top_k, model.map->expert_bytes({0, 0}), "dsv41-tiny"};
 }
 
-// A live cache driven and recorded as the engine does it: prompts in chunks, then decode steps.
+// A live cache, used and recorded as by the engine: prompts in chunks, then decode steps.
 class Recording {
  public:
     Recording(const std::filesystem::path& path, uint64_t seed, const ExpertCacheOptions& options)
@@ -25,13 +25,13 @@ class Recording {
         recorder_ = std::move(*made);
     }
     void chunk(size_t tokens) { chunks(1, tokens); }
-    // More than one share their reads.
+    // More than one chunk form a chunk group.
     void chunks(size_t count, size_t tokens) {
         std::vector<Chosen> chosen(count);
         if (count > 1) REQUIRE(rig_.cache->begin_chunk_group(static_cast<uint32_t>(count)));
         for (int32_t layer = 0; layer < layers; ++layer) {
             for (size_t i = 0; i < count; ++i) {
-                sweep(layer, tokens, i + 1 < count, chosen[i]);
+                prompt(layer, tokens, i + 1 < count, chosen[i]);
             }
         }
         if (count > 1) rig_.cache->end_chunk_group();
@@ -67,7 +67,7 @@ class Recording {
 
  private:
     using Chosen = std::vector<std::vector<int32_t>>;  // [layer * tokens]
-    void sweep(int32_t layer, size_t tokens, bool more, Chosen& chosen) {
+    void prompt(int32_t layer, size_t tokens, bool more, Chosen& chosen) {
         std::vector<int32_t> together;
         for (size_t token = 0; token < tokens; ++token) {
             chosen.push_back(routes_.pick(layer, top_k));
@@ -77,7 +77,7 @@ class Recording {
                 }
             }
         }
-        rig_.run(layer, together, DemandKind::sweep, 1, more);
+        rig_.run(layer, together, DemandKind::prompt, 1, more);
     }
 
     Rig rig_;
@@ -90,8 +90,8 @@ void check_equal(const CacheStats& a, const CacheStats& b) {
     CHECK(a.hits == b.hits);
     CHECK(a.misses == b.misses);
     CHECK(a.evictions == b.evictions);
-    CHECK(a.sweep_asked == b.sweep_asked);
-    CHECK(a.sweep_hits == b.sweep_hits);
+    CHECK(a.prompt_asked == b.prompt_asked);
+    CHECK(a.prompt_hits == b.prompt_hits);
     CHECK(a.chunks_grouped == b.chunks_grouped);
     CHECK(a.guesses == b.guesses);
     CHECK(a.guesses_right == b.guesses_right);
@@ -135,7 +135,7 @@ TEST_CASE("a replay agrees with the live cache to the last hit") {
     }
 }
 
-TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit") {
+TEST_CASE("a replay agrees with chunk groups to the last hit") {
     TempFolder folder;
     const uint32_t sizes[] = {4, layers * top_k, 70, 300, layers * experts};
     uint64_t seed = 100;
@@ -158,18 +158,18 @@ TEST_CASE("a replay agrees with chunks that shared their reads, to the last hit"
             REQUIRE(replay);
             check_equal(live.stats(), *replay);
             CHECK(replay->chunks_grouped > 4);
-            CHECK(replay->sweep_hits > 0);
-            // One after another they would have found less, and the replay knows.
+            CHECK(replay->prompt_hits > 0);
+            // One after another they would have had fewer hits, and the replay shows it.
             for (RecordedToken& token : routes.tokens) token.group_continues = false;
             auto apart = simulate(routes, options);
             REQUIRE(apart);
             CHECK(apart->chunks_grouped == 0);
-            if (slots < 300) CHECK(apart->sweep_hits < replay->sweep_hits);
+            if (slots < 300) CHECK(apart->prompt_hits < replay->prompt_hits);
         }
     }
 }
 
-TEST_CASE("with a drive that is always in time the replay agrees with prefetching, too") {
+TEST_CASE("if the drive is always in time, the replay agrees with prefetching, too") {
     TempFolder folder;
     for (uint32_t follow : {1u, 2u, 4u}) {
         for (uint32_t slots : {0u, 60u}) {
@@ -192,7 +192,7 @@ TEST_CASE("with a drive that is always in time the replay agrees with prefetchin
     }
 }
 
-TEST_CASE("belady is never beaten") {
+TEST_CASE("no policy beats belady") {
     for (uint64_t seed = 0; seed < 5; ++seed) {
         Routes random(seed);
         RouteFile routes{header_of(Model::get()), {}};
@@ -220,7 +220,7 @@ TEST_CASE("belady is never beaten") {
     }
 }
 
-TEST_CASE("belady keeps who is wanted soonest") {
+TEST_CASE("belady keeps what is needed soonest") {
     RouteFile routes{{1, 8, 1, 10, "one layer"}, {}};
     for (int32_t expert : {0, 1, 2, 0, 1, 3, 0, 2}) {
         RecordedToken token;
@@ -228,7 +228,7 @@ TEST_CASE("belady keeps who is wanted soonest") {
         token.guesses = {-1};
         routes.tokens.push_back(token);
     }
-    // Two slots: 2 takes 1's place (0 comes sooner), 1 that of 2, 3 that of 1, 2 that of 3 or 0.
+    // Two slots: 2 replaces 1 (0 comes sooner), 1 replaces 2, 3 replaces 1, 2 replaces 3 or 0.
     auto best = simulate(routes, {"belady", "none", 2, 0, 0});
     REQUIRE(best);
     CHECK(best->hits == 2);
@@ -237,7 +237,7 @@ TEST_CASE("belady keeps who is wanted soonest") {
     CHECK(lru->hits == 0);
 }
 
-TEST_CASE("the simulator refuses what it does not know") {
+TEST_CASE("the simulator refuses unknown names and impossible sizes") {
     const RouteFile routes{header_of(Model::get()), {}};
     CHECK(simulate(routes, {}));
     auto policy = simulate(routes, {"mru", "none", 4, 0, 0});

@@ -30,7 +30,7 @@ one_line("--verify that takes the model, too", 2, "no model: it goes before --ve
 one_line("a command with a typing error", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY)
 one_line("with a flag of it", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY, "--check")
 one_line("a word that is none", 2, 'unknown command "zzzzz", and no such model .see sluice --help', "zzzzz", TINY)
-one_line("a model, and a word too many", 2, "not expected: zzzzz", TINY, "zzzzz")
+one_line("a model, and a word too many", 2, 'unexpected "zzzzz" after the model', TINY, "zzzzz")
 one_line("an unknown flag", 2, "--no-such-flag", TINY, "--no-such-flag")
 for flag, values in {
         "--temp": ("-1", "nan", "inf", "hot", ""), "--top-p": ("0", "1.1", "nan"),
@@ -157,7 +157,7 @@ def nowhere(file):
 
 
 for name in ("config.json", "tokenizer.json", "generation_config.json", INDEX, SHARD):
-    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to .*not there.*fetch it: hf download REPO {re.escape(name)}",
+    one_line(f"{name} is a link to nowhere", 3, rf"{re.escape(name)}.*a link to (a missing file|/nowhere/at/all, which does not exist).*fetch it: hf download REPO {re.escape(name)}",
              damaged("nowhere-" + name, nowhere(name)), "-p", "x")
 
 
@@ -175,7 +175,7 @@ one_line("a trace of other index keys, named itself, stops all at once", 2, "ind
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-10-refkeys.json"))
 one_line("the split without a GPU", 2, "split needs a GPU", "bench", TINY, "--only", "split",
          "--device", "cpu")
-one_line("a temperature of a comparison", 2, "--verify: --temp/--temperature does not go with it", TINY, "--verify",
+one_line("a temperature of a comparison", 2, "--verify: --temp/--temperature cannot be combined with it", TINY, "--verify",
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"), "--temp", "0")
 one_line("a report in JSON of a comparison", 2, "--json", TINY, "--json", "--verify",
          os.path.join(SOURCE, "tests/golden/dsv41-tiny-00.json"))
@@ -276,11 +276,11 @@ for flag, kind, *arguments in (("--record-routes", b"SLROUTE1", TINY, "-p", QUES
 # ---- settings that would be without effect --------------------------------------------------------
 ASK = (TINY, "-p", QUESTION, "-n", "1", "--temp", "0")
 for home, make, said in (
-        ("link", lambda at: os.symlink("/nowhere/at/all", at + "/config.toml"), r"config\.toml: a link to what is not there"),
-        ("folder-link", lambda at: (os.rmdir(at), os.symlink("/nowhere/at/all", at)), "sluice: a link to what is not there"),
+        ("link", lambda at: os.symlink("/nowhere/at/all", at + "/config.toml"), r"config\.toml: a link to a missing file; repair"),
+        ("folder-link", lambda at: (os.rmdir(at), os.symlink("/nowhere/at/all", at)), "sluice: a link to a missing file; repair"),
         ("folder", lambda at: os.mkdir(at + "/config.toml"), r"config\.toml is not a file"),
         ("typo", lambda at: open(at + "/config.toml", "w").write("tepm = 1\n"), r"config\.toml line 1: tepm: .*\"temp\""),
-        ("flag", lambda at: open(at + "/config.toml", "w").write("json = true\n"), r"config\.toml line 1: json: .*--json is a flag alone")):
+        ("flag", lambda at: open(at + "/config.toml", "w").write("json = true\n"), r"config\.toml line 1: json: .*--json can only be given on the command line")):
     place = os.path.join(work, "home-" + home, "sluice")
     os.makedirs(place)
     make(place)
@@ -293,8 +293,8 @@ check_run("variables without effect: one line", told, 0)
 lines = [line for line in told.stderr.decode().splitlines() if "effect" in line]
 check("each with what was meant, and no other", len(lines) == 1 and lines[0].startswith("sluice: warning: ") and sorted(
     re.findall(r"(\w+) has no effect \(([^)]*)\)", lines[0])) == sorted([
-        ("SLUICE_VRMA", "did you mean SLUICE_VRAM?"), ("SLUICE_PROFILE", "--profile is a flag alone"),
-        ("sluice_ram", "did you mean SLUICE_RAM?"), ("SLUICE_QUITE_ELSE", "sluice --help lists what there is")]), told.stderr)
+        ("SLUICE_VRMA", "did you mean SLUICE_VRAM?"), ("SLUICE_PROFILE", "--profile can only be given on the command line"),
+        ("sluice_ram", "did you mean SLUICE_RAM?"), ("SLUICE_QUITE_ELSE", "sluice --help lists the options")]), told.stderr)
 quiet = run(*ASK, "--quiet", env=environment(**stray))
 check("not with --quiet", quiet.returncode == 0 and quiet.stderr == b"", quiet.stderr)
 structured = run(*ASK, "--json", env=environment(**stray))

@@ -76,7 +76,7 @@ def repeats(tokens):
 even = made("even")
 files = contents(even)
 shards = [name for name in files if name.endswith(".safetensors")]
-check("embedding, 4 layers, head, Engram: a shard each", len(shards) == 7, shards)
+check("embedding, 4 layers, head, Engram: one shard each", len(shards) == 7, shards)
 for number, name in enumerate(shards):
     start, tensors = header(files[name])
     names = list(tensors)
@@ -93,7 +93,7 @@ index = json.loads(files["model.safetensors.index.json"])["weight_map"]
 check("the index names every tensor", index == {n: f for f in shards for n in header(files[f])[1]})
 
 mixed = make("even", "--seed", "5")[1]
-check("nothing is written over a checkpoint", mixed.returncode == 1 and "holds a checkpoint already" in mixed.stderr and
+check("a checkpoint is not overwritten", mixed.returncode == 1 and "already holds a checkpoint" in mixed.stderr and
       contents(even) == files, mixed.stderr)
 check("the same seed gives the same bytes", contents(made("again")) == files)
 other = contents(made("other seed", "--seed", "2"))
@@ -116,7 +116,7 @@ for what, at, byte in (("the last byte of an expert", place, files[index[expert]
         file.seek(at), file.write(files[index[expert]][at:at + 1])
 os.truncate(path, len(files[index[expert]]) - 1)
 done = make("even", "--verify")[1]
-check("--verify finds a shard cut short", done.returncode == 1 and "bytes, not" in done.stderr, done.stderr)
+check("--verify finds a shard cut short", done.returncode == 1 and "bytes, expected" in done.stderr, done.stderr)
 
 plain = routes(made("plain"), 100)
 skewed = routes(made("skewed", "--skew", "1"), 100)

@@ -60,7 +60,7 @@ check_run("a shape and a mirror", run("plan", "--shape", "deepseek-v4.1-flash", 
           2, b"", "--mirror")
 paced = run("plan", TINY, *MACHINE, "--io", "paced:50MB")
 check("the rate of a paced drive is not measured", re.search(
-    rb"drive .* kept busy \(paced\)", paced.stdout) is not None, paced.stdout)
+    rb"drive .* always busy .* \[paced\]", paced.stdout) is not None, paced.stdout)
 for what, command in (("plan", ("plan",)), ("bench", ("bench",)), ("a part of bench", ("bench", "--only", "drive"))):
     check_run(f"{what}: a paced drive that would take minutes to measure is refused at once", run(*command, TINY, "--io",
               "paced:1KB", timeout=20), 2, b"", r"^sluice: --io paced: a measurement reads \d+ experts \(.*\), which takes \d{3,} s at 0.001 MB/s")
@@ -68,10 +68,10 @@ check_run("its rate in words is not measured", run("plan", TINY, *MACHINE, "--dr
 
 # ---- what does not fit: all of it at once, and numbers that do ------------------------------------
 small = run(*SHAPE, "--vram", "2GiB", "--ram", "2GiB")
-both = re.match(r"sluice: --vram 2 GiB is too little: (\d+MiB) are needed in all \(dense weights [^()]* \+ state [^()]*\); "
-                r"--ram 2 GiB is too little: (\d+MiB) are needed in all \(embedding[^()]*expert cache[^()]*\), "
+both = re.match(r"sluice: --vram 2 GiB is too small: (\d+MiB) is needed in total \(dense weights [^()]* \+ state [^()]*\); "
+                r"--ram 2 GiB is too small: (\d+MiB) is needed in total \(embedding[^()]*expert cache[^()]*\), "
                 r"or (\d+MiB) with --cache-slots off\n$", small.stderr.decode())
-check("card and RAM too small: both are said", small.returncode == 4 and small.stdout == b"" and both, small.stderr)
+check("VRAM and RAM too small: both are said", small.returncode == 4 and small.stdout == b"" and both, small.stderr)
 vram, ram, uncached = both.groups()
 check_run("with what was said it fits", run(*SHAPE, "--vram", vram, "--ram", ram), 0)
 check_run("without a cache, too", run(*SHAPE, "--vram", vram, "--ram", uncached, "--cache-slots", "off"), 0)
@@ -85,12 +85,12 @@ check_run("with less VRAM it does not", run(*SHAPE, "--vram", less(vram), "--ram
 check_run("nor with less RAM", run(*SHAPE, "--vram", vram, "--ram", less(ram)), 4, b"", r"^sluice: --ram [^;]*$")
 slots = run(*SHAPE, "--vram", vram, "--ram", ram, "--vram-slots", "50")
 check_run("a cache in VRAM that does not fit", slots, 4, b"", rf"^sluice: --vram .* \+ expert cache, 50 slots .*\), or {vram} with --vram-slots off$")
-more = re.search(rb"too little: (\d+MiB)", slots.stderr).group(1).decode()
+more = re.search(rb"too small: (\d+MiB)", slots.stderr).group(1).decode()
 check_run("and one that does", run(*SHAPE, "--vram", more, "--ram", ram, "--vram-slots", "50"), 0)
 for more in ((), ("--chunk", "300"), ("--cache-slots", "100"), ("--cache-slots", "off"), ("--index-keys", "reference", "-c", "512")):
     told = run(TINY, "-p", QUESTION, "-n", "1", "--ram", "1MiB", "--device", "cpu", *more)
-    check_run(f"{more}: RAM too small for a run", told, 4, b"", r"^sluice: --ram 1 MiB is too little: \d+MiB are needed in all \(.*\)")
-    enough = re.search(rb"too little: (\d+MiB)", told.stderr).group(1).decode()
+    check_run(f"{more}: RAM too small for a run", told, 4, b"", r"^sluice: --ram 1 MiB is too small: \d+MiB is needed in total \(.*\)")
+    enough = re.search(rb"too small: (\d+MiB)", told.stderr).group(1).decode()
     check_run("one correction is enough", run(TINY, "-p", QUESTION, "-n", "1", "--ram", enough, "--device", "cpu", *more), 0)
 check_run("a cache smaller than a token needs", run("plan", TINY, *MACHINE, "--cache-slots", "47"), 2, b"", "--cache-slots 47: .* 48 ")
 

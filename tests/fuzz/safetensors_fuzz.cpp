@@ -1,8 +1,7 @@
-// libFuzzer target: any bytes as a shard. What is accepted must be true of the bytes.
+// libFuzzer target: any bytes as a shard. What the reader accepts must be true of the bytes.
 //
-//     clang++-14 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         tests/fuzz/safetensors_fuzz.cpp
-//         io/{safetensors,foreign,json_events,file,mount,memory,log,text}.cpp
+//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
+//         tests/fuzz/safetensors_fuzz.cpp io/*.cpp io/*/*.cpp -luring -lxxhash -o safetensors_fuzz
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,8 @@
-// libFuzzer target: a hostile tokenizer.json, or hostile text for a good one. The first byte picks.
+// libFuzzer target: a hostile tokenizer.json, or hostile text for a good one, by the first byte.
 //
+//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
+//         tests/fuzz/tokenizer_fuzz.cpp io/*.cpp engine/text/*.cpp \
+//         -lxxhash -lpcre2-8 -lutf8proc -o tokenizer_fuzz
 //     SLUICE_FUZZ_TOKENIZER=tests/models/dsv41-tiny/tokenizer.json ./tokenizer_fuzz
 
 #include <cstdint>
@@ -9,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/answer_parser.h"
 #include "engine/text/normalise.h"
-#include "engine/text/prompt.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
 

@@ -11,7 +11,7 @@ namespace {
 
 struct AttentionCase {
     int32_t n, heads, dim, window, position, k, rows;
-    std::vector<bf16> q, ring, chunk, compressed;
+    std::vector<bf16> q, buffer, chunk, compressed;
     std::vector<int32_t> topk;
     std::vector<float> sink;
 
@@ -20,15 +20,15 @@ struct AttentionCase {
                   int32_t k, int32_t rows, uint64_t seed)
         : n(n), heads(heads), dim(dim), window(window), position(position), k(k), rows(rows) {
         Random random(seed);
-        q = random.activations((size_t)n * heads * dim);
-        ring = random.activations((size_t)window * dim);
-        chunk = random.activations((size_t)n * dim);
-        compressed = random.activations((size_t)rows * dim);
+        q = random.activations(size_t(n) * heads * dim);
+        buffer = random.activations(size_t(window) * dim);
+        chunk = random.activations(size_t(n) * dim);
+        compressed = random.activations(size_t(rows) * dim);
         sink = random.floats(heads, -2, 2);
         for (int32_t i = 0; i < n * k; ++i)
             topk.push_back(rows == 0 || random.below(4) == 0 ? -1 : random.below(rows));
     }
-    size_t out_size() const { return (size_t)n * heads * dim; }
+    size_t out_size() const { return size_t(n) * heads * dim; }
     SparseAttention op() const {
         SparseAttention op{};
         op.n = n;
@@ -37,7 +37,7 @@ struct AttentionCase {
         op.window = window;
         op.position = position;
         op.k = k;
-        op.scale = 0.5f / std::sqrt((float)dim);
+        op.scale = 0.5f / std::sqrt(float(dim));
         return op;
     }
 };
@@ -47,7 +47,7 @@ std::vector<bf16> run_on(const TestBackend& on, const AttentionCase& c) {
     SparseAttention op = c.op();
     op.out = operands.out<bf16>(c.out_size());
     op.q = operands.in(c.q);
-    op.ring = operands.in(c.ring);
+    op.buffer = operands.in(c.buffer);
     op.chunk = operands.in(c.chunk);
     op.compressed = operands.in(c.compressed);
     op.topk = operands.in(c.topk);
@@ -61,7 +61,7 @@ std::vector<bf16> run_reference(const AttentionCase& c) {
     SparseAttention op = c.op();
     op.out = out.data();
     op.q = c.q.data();
-    op.ring = c.ring.data();
+    op.buffer = c.buffer.data();
     op.chunk = c.chunk.data();
     op.compressed = c.rows > 0 ? c.compressed.data() : nullptr;
     op.topk = c.topk.data();
@@ -88,13 +88,13 @@ void check(const AttentionCase& c) {
     }
 }
 
-std::vector<bf16> store_on(const TestBackend& on, const std::vector<bf16>& ring,
+std::vector<bf16> store_on(const TestBackend& on, const std::vector<bf16>& buffer,
                            const std::vector<bf16>& chunk, int32_t n, int32_t dim, int32_t window,
                            int32_t position) {
     Operands operands(on);
-    bf16* to = operands.in(ring);
+    bf16* to = operands.in(buffer);
     on->run(WindowStore{to, operands.in(chunk), n, dim, window, position});
-    return operands.fetch(to, ring.size());
+    return operands.fetch(to, buffer.size());
 }
 
 }  // namespace
@@ -126,28 +126,29 @@ TEST_CASE("SparseAttention: no key gives zero, a list of -1 only the window") {
     }
 }
 
-// A chunk gives what its tokens give one by one with the ring between them.
+// A chunk gives the same as its tokens one by one, with the buffer between them.
 TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a time") {
     AttentionCase c(19, 6, 48, 8, 13, 4, 40, 9);
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
-        std::vector<bf16> whole = run_on(on, c), ring = c.ring;
+        std::vector<bf16> whole = run_on(on, c), buffer = c.buffer;
         AttentionCase one = c;
         one.n = 1;
-        size_t wrong = 0, row = (size_t)c.heads * c.dim;
+        size_t wrong = 0, row = size_t(c.heads) * c.dim;
         for (int32_t i = 0; i < c.n; ++i) {
             one.position = c.position + i;
-            one.ring = ring;
+            one.buffer = buffer;
             one.q.assign(c.q.begin() + i * row, c.q.begin() + (i + 1) * row);
             one.chunk.assign(c.chunk.begin() + i * c.dim, c.chunk.begin() + (i + 1) * c.dim);
             one.topk.assign(c.topk.begin() + i * c.k, c.topk.begin() + (i + 1) * c.k);
             std::vector<bf16> got = run_on(on, one);
             for (size_t d = 0; d < row; ++d) wrong += got[d].bits != whole[i * row + d].bits;
-            ring = store_on(on, ring, one.chunk, 1, c.dim, c.window, one.position);
+            buffer = store_on(on, buffer, one.chunk, 1, c.dim, c.window, one.position);
         }
         CHECK(wrong == 0);
-        std::vector<bf16> at_once = store_on(on, c.ring, c.chunk, c.n, c.dim, c.window, c.position);
-        CHECK(differences(at_once, ring) == 0);
+        std::vector<bf16> at_once =
+            store_on(on, c.buffer, c.chunk, c.n, c.dim, c.window, c.position);
+        CHECK(differences(at_once, buffer) == 0);
     }
 }
 
@@ -192,11 +193,11 @@ TEST_CASE("WindowStore: the last rows, each at its position modulo the window") 
                 CAPTURE(window);
                 CAPTURE(n);
                 CAPTURE(position);
-                std::vector<bf16> ring = random.activations((size_t)window * 24);
-                std::vector<bf16> chunk = random.activations((size_t)n * 24), want = ring;
+                std::vector<bf16> buffer = random.activations(size_t(window) * 24);
+                std::vector<bf16> chunk = random.activations(size_t(n) * 24), want = buffer;
                 reference::run(WindowStore{want.data(), chunk.data(), n, 24, window, position});
                 for (auto& on : backends_present())
-                    CHECK(differences(store_on(on, ring, chunk, n, 24, window, position), want) ==
+                    CHECK(differences(store_on(on, buffer, chunk, n, 24, window, position), want) ==
                           0);
             }
 }

@@ -20,7 +20,7 @@ TEST_CASE("backend: allocations are aligned, zeroed, and name what they were for
             REQUIRE(on->download(content.data(), *memory, bytes).has_value());
             for (std::byte b : content) REQUIRE(b == std::byte{0});
         }
-        auto none = on->allocate((size_t)1 << 60, "the moon");
+        auto none = on->allocate(size_t(1) << 60, "the moon");
         REQUIRE_FALSE(none.has_value());
         CHECK(none.error().code == Code::no_memory);
         CHECK(none.error().message.find("the moon") != std::string::npos);
@@ -28,7 +28,7 @@ TEST_CASE("backend: allocations are aligned, zeroed, and name what they were for
     }
 }
 
-TEST_CASE("backend: bytes go up, across and down") {
+TEST_CASE("backend: bytes are uploaded, copied and downloaded") {
     Random random(41);
     auto bytes = random.bytes(10007);
     for (auto& on : backends_present()) {
@@ -39,7 +39,7 @@ TEST_CASE("backend: bytes go up, across and down") {
         CHECK(operands.fetch(b, bytes.size()) == bytes);
         on->fill_zero(b + 3, 5);
         auto want = bytes;
-        std::fill(want.begin() + 3, want.begin() + 8, (uint8_t)0);
+        std::fill(want.begin() + 3, want.begin() + 8, uint8_t(0));
         CHECK(operands.fetch(b, bytes.size()) == want);
         on->copy(b, a, 0);
         on->fill_zero(b, 0);
@@ -47,7 +47,7 @@ TEST_CASE("backend: bytes go up, across and down") {
     }
 }
 
-TEST_CASE("backend: what is fetched comes while other work goes on") {
+TEST_CASE("backend: a fetch completes while other work continues") {
     Random random(43);
     auto bytes = random.bytes(70'000);
     for (auto& on : backends_present()) {
@@ -67,14 +67,14 @@ TEST_CASE("backend: what is fetched comes while other work goes on") {
 
 namespace {
 
-// Three tokens through a norm, its quantisation and a linear, announced as a row that repeats; the
-// second token has other operands, the third another number of operations.
-std::vector<bf16> repeated_row(const TestBackend& on, Backend::Counters& counted) {
+// Three tokens through a norm, its quantisation and a linear, announced as a sequence that repeats.
+// The second token has other operands, the third another number of operations.
+std::vector<bf16> repeated_sequence(const TestBackend& on, Backend::Counters& counted) {
     Random random(44);
     const int32_t rows = 96, cols = 1280;  // a length that has a kernel for one row
     Operands operands(on);
-    auto codes = random.e4m3((size_t)rows * cols);
-    auto scales = random.e8m0((size_t)3 * cols / 32, 110, 120);
+    auto codes = random.e4m3(size_t(rows) * cols);
+    auto scales = random.e8m0(size_t(3) * cols / 32, 110, 120);
     Fp8Matrix w{operands.in(codes), operands.in(scales), rows, cols};
     std::vector<bf16> ones(cols, to_bf16(1.0f)), all;
     bf16 *norm = operands.in(ones), *x = operands.out<bf16>(cols), *y[3];
@@ -101,7 +101,7 @@ std::vector<bf16> repeated_row(const TestBackend& on, Backend::Counters& counted
 
 }  // namespace
 
-TEST_CASE("backend: a row of operations that repeats gives the same bits as a graph") {
+TEST_CASE("backend: a repeated sequence of operations gives the same bits as a graph") {
     auto devices = cuda_devices();
     for (size_t i = 0; devices && i < devices->size(); ++i) {
         std::vector<bf16> plain;
@@ -109,11 +109,11 @@ TEST_CASE("backend: a row of operations that repeats gives the same bits as a gr
             for (bool graphs : {false, true}) {
                 CAPTURE(graphs);
                 CAPTURE(overlap);
-                auto made = make_cuda_backend({(int)i, 64ull << 20, graphs, overlap});
+                auto made = make_cuda_backend({int(i), 64ull << 20, graphs, overlap});
                 REQUIRE(made.has_value());
                 TestBackend on{std::move(*made), false};
                 Backend::Counters counted;
-                auto got = repeated_row(on, counted);
+                auto got = repeated_sequence(on, counted);
                 if (plain.empty()) plain = got;
                 CHECK(differences(got, plain) == 0);
                 CHECK(counted.graphs == (graphs ? 3 : 0));
@@ -123,11 +123,12 @@ TEST_CASE("backend: a row of operations that repeats gives the same bits as a gr
     for (auto& on : backends_present()) {
         if (!on.cpu) continue;
         Backend::Counters counted;
-        CHECK(repeated_row(on, counted).size() == 4 * 96);
+        CHECK(repeated_sequence(on, counted).size() == 4 * 96);
     }
 }
 
-TEST_CASE("backend: a card refuses the rank of an output group that its tiles do not divide") {
+TEST_CASE(
+    "backend: a CUDA device refuses the rank of an output group that its tiles do not divide") {
     for (auto& on : backends_present()) {
         if (on.cpu) continue;
         Shapes shapes;
@@ -158,7 +159,7 @@ TEST_CASE("backend: instruction sets and threads by name") {
     CHECK((*one)->name() == "cpu (scalar, 1 thread)");
 }
 
-TEST_CASE("backend: what cannot be is refused by name") {
+TEST_CASE("backend: impossible settings are refused by name") {
     for (int threads : {-1, -1000, 1025, 1 << 30}) {
         auto backend = make_cpu_backend({CpuIsa::automatic, threads});
         REQUIRE_FALSE(backend.has_value());
@@ -194,21 +195,21 @@ TEST_CASE("backend: usable CPUs follow the affinity mask") {
 TEST_CASE("backend: more threads than CPUs or rows still give the same bits") {
     Random random(42);
     int32_t rows = 70, cols = 640, n = 3;
-    auto codes = random.e4m3((size_t)rows * cols), x = random.e4m3((size_t)n * cols);
-    auto scales = random.e8m0((size_t)3 * cols / 32, 110, 120);
-    auto x_scales = random.e8m0((size_t)n * cols / 32, 110, 120);
+    auto codes = random.e4m3(size_t(rows) * cols), x = random.e4m3(size_t(n) * cols);
+    auto scales = random.e8m0(size_t(3) * cols / 32, 110, 120);
+    auto x_scales = random.e8m0(size_t(n) * cols / 32, 110, 120);
     std::vector<bf16> first;
     for (int threads : {1, 2, 3, 7, 64}) {
         auto made = make_cpu_backend({CpuIsa::automatic, threads});
         REQUIRE(made.has_value());
         TestBackend on{std::move(*made), true};
         Operands operands(on);
-        bf16* y = operands.out<bf16>((size_t)n * rows);
+        bf16* y = operands.out<bf16>(size_t(n) * rows);
         on->run(LinearFp8{y,
                           {operands.in(codes), operands.in(scales), rows, cols},
                           {operands.in(x), operands.in(x_scales)},
                           n});
-        auto got = operands.fetch(y, (size_t)n * rows);
+        auto got = operands.fetch(y, size_t(n) * rows);
         if (first.empty()) first = got;
         CHECK(differences(got, first) == 0);
     }

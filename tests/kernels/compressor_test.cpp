@@ -18,8 +18,8 @@ struct Pool {
         : dim(dim),
           ratio(ratio),
           open_rows(open_rows),
-          open_kv(random.floats((size_t)ratio * dim, -3, 3)),
-          open_gate(random.floats((size_t)ratio * dim, -3, 3)) {}
+          open_kv(random.floats(size_t(ratio) * dim, -3, 3)),
+          open_gate(random.floats(size_t(ratio) * dim, -3, 3)) {}
 
     int32_t groups(int32_t n) const { return (open_rows + n) / ratio; }
     int32_t left(int32_t n) const { return (open_rows + n) % ratio; }
@@ -28,8 +28,8 @@ struct Pool {
 // Pools n more tokens; latents are appended.
 void feed(const TestBackend* on, Pool& pool, const std::vector<float>& kv,
           const std::vector<float>& gate) {
-    int32_t n = (int32_t)kv.size() / pool.dim;
-    std::vector<bf16> latent((size_t)pool.groups(n) * pool.dim);
+    int32_t n = int32_t(kv.size()) / pool.dim;
+    std::vector<bf16> latent(size_t(pool.groups(n)) * pool.dim);
     CompressPool op{latent.data(),         kv.data(), gate.data(), pool.open_kv.data(),
                     pool.open_gate.data(), n,         pool.dim,    pool.ratio,
                     pool.open_rows};
@@ -51,9 +51,9 @@ void feed(const TestBackend* on, Pool& pool, const std::vector<float>& kv,
     pool.open_rows = pool.left(n);
 }
 
-// The rows of the open group that are live.
+// The rows of the open group that are in use.
 std::vector<float> live(const Pool& pool, const std::vector<float>& open) {
-    return {open.begin(), open.begin() + (size_t)pool.open_rows * pool.dim};
+    return {open.begin(), open.begin() + size_t(pool.open_rows) * pool.dim};
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ TEST_CASE("CompressPool: close to the reference, with every count of open rows")
                     CAPTURE(open_rows);
                     CAPTURE(n);
                     Pool start(random, dim, ratio, open_rows), want = start, cpu = start;
-                    std::vector<float> kv = random.floats((size_t)n * dim, -3, 3);
-                    std::vector<float> gate = random.floats((size_t)n * dim, -30, 30);
+                    std::vector<float> kv = random.floats(size_t(n) * dim, -3, 3);
+                    std::vector<float> gate = random.floats(size_t(n) * dim, -30, 30);
                     feed(nullptr, want, kv, gate);
                     for (auto& on : backends_present()) {
                         CAPTURE(on.name());
@@ -90,8 +90,8 @@ TEST_CASE("CompressPool: close to the reference, with every count of open rows")
 TEST_CASE("CompressPool: any split of the tokens gives the same latents") {
     Random random(2);
     const int32_t dim = 48, n = 23;
-    std::vector<float> kv = random.floats((size_t)n * dim, -3, 3);
-    std::vector<float> gate = random.floats((size_t)n * dim, -3, 3);
+    std::vector<float> kv = random.floats(size_t(n) * dim, -3, 3);
+    std::vector<float> gate = random.floats(size_t(n) * dim, -3, 3);
     for (auto& on : backends_present())
         for (int32_t ratio : {1, 2, 3}) {
             CAPTURE(on.name());
@@ -101,7 +101,7 @@ TEST_CASE("CompressPool: any split of the tokens gives the same latents") {
             for (int32_t step : {1, 2, 5}) {
                 Pool parts = start;
                 for (int32_t t = 0; t < n; t += step) {
-                    size_t first = (size_t)t * dim, last = (size_t)std::min(n, t + step) * dim;
+                    size_t first = size_t(t) * dim, last = size_t(std::min(n, t + step)) * dim;
                     feed(&on, parts, {kv.begin() + first, kv.begin() + last},
                          {gate.begin() + first, gate.begin() + last});
                 }

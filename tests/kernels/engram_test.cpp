@@ -17,10 +17,10 @@ struct GateCase {
 
     GateCase(int32_t n, int32_t hc, int32_t dim, uint64_t seed) : n(n), hc(hc), dim(dim) {
         Random random(seed);
-        h = random.activations((size_t)n * hc * dim);
-        kv = random.activations((size_t)n * (hc + 1) * dim);
-        q_weight = random.weights((size_t)hc * dim);
-        k_weight = random.weights((size_t)hc * dim);
+        h = random.activations(size_t(n) * hc * dim);
+        kv = random.activations(size_t(n) * (hc + 1) * dim);
+        q_weight = random.weights(size_t(hc) * dim);
+        k_weight = random.weights(size_t(hc) * dim);
     }
 };
 
@@ -47,8 +47,8 @@ TEST_CASE("EngramGather: the bits of the reference, every scale byte and NaN cod
         for (int32_t n : {1, 7}) {
             CAPTURE(dim);
             const int32_t columns = 24, distinct = 50;
-            std::vector<uint8_t> codes = random.e4m3((size_t)distinct * dim);
-            std::vector<uint8_t> scales = random.bytes((size_t)distinct * dim / 32);
+            std::vector<uint8_t> codes = random.e4m3(size_t(distinct) * dim);
+            std::vector<uint8_t> scales = random.bytes(size_t(distinct) * dim / 32);
             const uint8_t edges[] = {0, 1, 127, 254, 255};
             for (size_t i = 0; i < sizeof edges; ++i) scales[i] = edges[i];
             codes[33] = 0x7f;
@@ -56,7 +56,7 @@ TEST_CASE("EngramGather: the bits of the reference, every scale byte and NaN cod
             std::vector<int32_t> index;
             for (int32_t i = 0; i < n * columns; ++i)
                 index.push_back(i < 5 ? i : random.below(distinct));
-            size_t count = (size_t)n * columns * dim;
+            size_t count = size_t(n) * columns * dim;
             std::vector<uint8_t> want(count), want_scales(count / 32);
             reference::run(EngramGather{{want.data(), want_scales.data()},
                                         codes.data(),
@@ -121,7 +121,7 @@ TEST_CASE("EngramGate: a token does not depend on its neighbours, NaN stays in i
 }
 
 // h orthogonal to the key: |d| is raised to 1e-6, its root to 1e-3, and the gate is just above one
-// half, which shows where h + value / 2 is zero.
+// half. This shows where h + value / 2 is zero.
 TEST_CASE("EngramGate: the floor under |d|") {
     GateCase c(1, 1, 32, 4);
     for (auto* v : {&c.h, &c.kv, &c.q_weight, &c.k_weight}) v->assign(v->size(), to_bf16(1.0f));

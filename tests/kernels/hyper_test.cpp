@@ -18,7 +18,7 @@ struct MixCase {
     std::vector<bf16> h;
     std::vector<float> fn, base, scale;
 
-    size_t heads() const { return (size_t)n * hc; }
+    size_t heads() const { return size_t(n) * hc; }
     HyperMix op() const {
         HyperMix op{};
         op.n = n;
@@ -33,10 +33,10 @@ struct MixCase {
 };
 
 MixCase random_case(Random& random, int32_t n, int32_t hc, int32_t dim) {
-    MixCase c{n, hc, dim, 20, random.activations((size_t)n * hc * dim), {}, {}, {}};
+    MixCase c{n, hc, dim, 20, random.activations(size_t(n) * hc * dim), {}, {}, {}};
     int32_t mixes = (2 + hc) * hc;
-    float size = 2 / std::sqrt((float)(hc * dim));
-    c.fn = random.floats((size_t)mixes * hc * dim, -size, size);
+    float size = 2 / std::sqrt(float(hc * dim));
+    c.fn = random.floats(size_t(mixes) * hc * dim, -size, size);
     c.base = random.floats(mixes, -1, 1);
     c.scale = random.floats(3, 0.2f, 2);
     return c;
@@ -72,8 +72,8 @@ Mixes run_reference(const MixCase& c) {
     return m;
 }
 
-// The token of the described vector: u = (1, 0, 0, ...), so that r = sqrt(4 dim) and, with fn's
-// first column sin(i) / r, m[i] = sin(i).
+// The token of the vector in deepseek-v41.md section 11: u = (1, 0, 0, ...), so that r = sqrt(4
+// dim) and, with fn's first column sin(i) / r, m[i] = sin(i).
 MixCase described() {
     MixCase c{1,
               4,
@@ -84,7 +84,7 @@ MixCase described() {
               std::vector<float>(24),
               {1, 1, 2}};
     c.h[0] = to_bf16(1);
-    for (int i = 0; i < 24; ++i) c.fn[i * 64] = (float)(std::sin((double)i) / 8);
+    for (int i = 0; i < 24; ++i) c.fn[i * 64] = float(std::sin(double(i)) / 8);
     return c;
 }
 
@@ -93,13 +93,14 @@ void check_near(const std::vector<float>& got, const std::vector<double>& want) 
     for (size_t i = 0; i < got.size(); ++i) CHECK(std::fabs(got[i] - want[i]) < 1.5e-6);
 }
 
-// Row `row` of the mixes before the squashing, by the contract in fp32: dot of 16, then * r.
+// Row `row` of the mixes before the sigmoids and the softmax, by the contract in fp32: dot of 16,
+// then * r.
 float literal_mix(const MixCase& c, int32_t token, int32_t row) {
     int32_t width = c.hc * c.dim;
     float dot[16] = {}, square[16] = {};
     for (int32_t k = 0; k < width; ++k) {
-        float u = to_float(c.h[(size_t)token * width + k]);
-        dot[k % 16] = dot[k % 16] + c.fn[(size_t)row * width + k] * u;
+        float u = to_float(c.h[size_t(token) * width + k]);
+        dot[k % 16] = dot[k % 16] + c.fn[size_t(row) * width + k] * u;
         square[k % 16] = square[k % 16] + u * u;
     }
     for (int step = 8; step > 0; step /= 2)
@@ -107,12 +108,12 @@ float literal_mix(const MixCase& c, int32_t token, int32_t row) {
             dot[i] = dot[i] + dot[i + step];
             square[i] = square[i] + square[i + step];
         }
-    return dot[0] * (1.0f / std::sqrt(square[0] / (float)width + 1e-20f));
+    return dot[0] * (1.0f / std::sqrt(square[0] / float(width) + 1e-20f));
 }
 
 }  // namespace
 
-TEST_CASE("hyper: the described mixes") {
+TEST_CASE("hyper: the mixes of the specification") {
     auto check = [](const Mixes& m) {
         check_near(m.pre, {0.500001, 0.698776, 0.712857, 0.535223});
         check_near(m.post, {0.638682, 0.554187, 0.861194, 1.317166});
@@ -141,7 +142,7 @@ TEST_CASE("hyper: mixes near the reference, pre on the CPU the contract's bits")
                 for (int32_t i = 0; on.cpu && i < n; ++i)
                     for (int32_t j = 0; j < hc; ++j) {
                         float m = literal_mix(c, i, j) * c.scale[0] + c.base[j];
-                        REQUIRE(got.pre[(size_t)i * hc + j] == sigmoid_f32(m) + 1e-6f);
+                        REQUIRE(got.pre[size_t(i) * hc + j] == sigmoid_f32(m) + 1e-6f);
                     }
             }
     }
@@ -198,10 +199,10 @@ TEST_CASE("hyper: collapse and expand near the reference, equal on all CPUs") {
     for (int32_t n : {1, 2, 3, 17, 65})
         for (auto [hc, dim] :
              {std::pair{4, 16}, {4, 96}, {4, 1000}, {1, 32}, {2, 50}, {3, 7}, {8, 192}}) {
-            auto h = random.activations((size_t)n * hc * dim);
-            auto x = random.activations((size_t)n * dim);
-            auto pre = random.floats((size_t)n * hc, 0, 1);
-            auto comb = random.floats((size_t)n * hc * hc, 0, 1);
+            auto h = random.activations(size_t(n) * hc * dim);
+            auto x = random.activations(size_t(n) * dim);
+            auto pre = random.floats(size_t(n) * hc, 0, 1);
+            auto comb = random.floats(size_t(n) * hc * hc, 0, 1);
             std::vector<bf16> want(x.size()), grown = h;
             reference::run(HyperCollapse{want.data(), pre.data(), h.data(), n, hc, dim});
             reference::run(

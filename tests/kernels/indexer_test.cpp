@@ -9,10 +9,10 @@ using namespace sluice::test;
 
 namespace {
 
-// Small integers, so that every sum is exact whatever its order, and ties abound.
+// Small integers, so that every sum is exact in any order and there are many ties.
 std::vector<bf16> small_integers(Random& random, size_t count) {
     std::vector<bf16> v(count);
-    for (bf16& x : v) x = to_bf16((float)(random.below(5) - 2));
+    for (bf16& x : v) x = to_bf16(float(random.below(5) - 2));
     return v;
 }
 
@@ -34,13 +34,13 @@ struct IndexCase {
           block(8),
           keep(3) {
         Random random(seed);
-        q = small_integers(random, (size_t)n * heads * dim);
-        w = small_integers(random, (size_t)n * heads);
-        keys = small_integers(random, (size_t)rows * dim);
+        q = small_integers(random, size_t(n) * heads * dim);
+        w = small_integers(random, size_t(n) * heads);
+        keys = small_integers(random, size_t(rows) * dim);
         for (int32_t i = 0; i < n * blocks(); ++i)
             candidates.push_back(random.below(2) == 0 ? 1 : 0);
     }
-    int32_t blocks() const { return (rows + block - 1) / block + 1; }  // one to spare
+    int32_t blocks() const { return (rows + block - 1) / block + 1; }  // one more than needed
     IndexTopk op() const {
         IndexTopk op{};
         op.n = n;
@@ -66,7 +66,7 @@ struct Selection {
 Selection run_on(const TestBackend& on, const IndexCase& c) {
     Operands operands(on);
     IndexTopk op = c.op();
-    size_t chosen = (size_t)c.n * c.k, marks = (size_t)c.n * c.blocks();
+    size_t chosen = size_t(c.n) * c.k, marks = size_t(c.n) * c.blocks();
     op.topk = operands.out<int32_t>(chosen);
     if (c.mode == Candidates::publish) op.candidates = operands.out<uint8_t>(marks);
     if (c.mode == Candidates::restrict) op.candidates = operands.in(c.candidates);
@@ -81,7 +81,7 @@ Selection run_on(const TestBackend& on, const IndexCase& c) {
 }
 
 Selection run_reference(const IndexCase& c) {
-    Selection want{std::vector<int32_t>((size_t)c.n * c.k), c.candidates};
+    Selection want{std::vector<int32_t>(size_t(c.n) * c.k), c.candidates};
     IndexTopk op = c.op();
     op.topk = want.topk.data();
     op.candidates = c.mode == Candidates::none ? nullptr : want.candidates.data();
@@ -99,7 +99,7 @@ void check(const std::vector<TestBackend>& backends, const IndexCase& c) {
     CAPTURE(c.position);
     CAPTURE(c.ratio);
     CAPTURE(c.k);
-    CAPTURE((int)c.mode);
+    CAPTURE(int(c.mode));
     Selection want = run_reference(c);
     for (auto& on : backends) {
         CAPTURE(on.name());
@@ -121,7 +121,7 @@ TEST_CASE("IndexTopk: the rows of the reference at every border") {
                 for (int32_t k : {1, 16}) {
                     int32_t last = rows * ratio;  // position whose visible rows end the cache
                     for (int32_t position : {0, last / 2, last - 1}) {
-                        IndexCase c(3, rows, position, ratio, k, (uint64_t)(rows + k));
+                        IndexCase c(3, rows, position, ratio, k, uint64_t(rows + k));
                         c.mode = mode;
                         check(backends, c);
                     }
@@ -171,7 +171,7 @@ TEST_CASE("IndexTopk: equal scores go to the lower row") {
     }
 }
 
-TEST_CASE("IndexTopk: the newest block is a candidate however bad its rows") {
+TEST_CASE("IndexTopk: the newest block is a candidate even if its rows score badly") {
     IndexCase c(1, 80, 75, 1, 4, 7, 1, 16);
     c.mode = Candidates::publish;
     c.q.assign(c.q.size(), to_bf16(0.0f));
@@ -200,12 +200,12 @@ TEST_CASE("IndexTopk: rows outside the candidates are not filled in") {
     }
 }
 
-// Weights below zero, products that vanish: -0 and 0 are one score.
+// Negative weights and products that vanish: -0 and 0 are the same score.
 TEST_CASE("IndexTopk: the sign of a zero score does not count") {
     IndexCase c(1, 40, 39, 1, 5, 9, 1, 16);
     c.q.assign(c.q.size(), to_bf16(0.0f));
     c.q[0] = to_bf16(1e-30f);
     c.w[0] = to_bf16(-1e-30f);
-    for (int32_t t = 0; t < 40; ++t) c.keys[t * 16] = to_bf16((float)(t % 3));
+    for (int32_t t = 0; t < 40; ++t) c.keys[t * 16] = to_bf16(float(t % 3));
     check(backends_present(), c);
 }

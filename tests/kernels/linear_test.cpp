@@ -34,35 +34,35 @@ struct Fp8Case {
 
     Fp8Matrix matrix(const uint8_t* c, const uint8_t* s) const { return {c, s, rows, cols}; }
     float activation(int32_t i, int32_t row, int32_t k) const {
-        if (!o.empty()) return to_float(o[((size_t)i * groups + row / (rows / groups)) * cols + k]);
-        size_t at = (size_t)i * cols + k;
+        if (!o.empty()) return to_float(o[(size_t(i) * groups + row / (rows / groups)) * cols + k]);
+        size_t at = size_t(i) * cols + k;
         return e4m3_to_float(x_codes[at]) * e8m0_to_float(x_scales[at / 32]);
     }
 };
 
 Fp8Case weights_only(Random& random, int32_t n, int32_t rows, int32_t cols) {
-    Fp8Case c{n, rows, cols, random.e4m3((size_t)rows * cols), {}, {}, {}, {}, 1};
-    c.scales = random.e8m0((size_t)((rows + 31) / 32) * (cols / 32), 112, 118);
+    Fp8Case c{n, rows, cols, random.e4m3(size_t(rows) * cols), {}, {}, {}, {}, 1};
+    c.scales = random.e8m0(size_t((rows + 31) / 32) * (cols / 32), 112, 118);
     return c;
 }
 
 Fp8Case linear_case(Random& random, int32_t n, int32_t rows, int32_t cols) {
     Fp8Case c = weights_only(random, n, rows, cols);
-    c.x_codes = random.e4m3((size_t)n * cols);
-    c.x_scales = random.e8m0((size_t)n * (cols / 32), 115, 124);
+    c.x_codes = random.e4m3(size_t(n) * cols);
+    c.x_scales = random.e8m0(size_t(n) * (cols / 32), 115, 124);
     return c;
 }
 
 Fp8Case grouped_case(Random& random, int32_t n, int32_t groups, int32_t rank, int32_t cols) {
     Fp8Case c = weights_only(random, n, groups * rank, cols);
     c.groups = groups;
-    c.o = random.activations((size_t)n * groups * cols);
+    c.o = random.activations(size_t(n) * groups * cols);
     return c;
 }
 
 std::vector<bf16> run_on(const TestBackend& on, const Fp8Case& c) {
     Operands operands(on);
-    size_t count = (size_t)c.n * c.rows;
+    size_t count = size_t(c.n) * c.rows;
     bf16* y = operands.out<bf16>(count);
     Fp8Matrix w = c.matrix(operands.in(c.codes), operands.in(c.scales));
     if (c.o.empty())
@@ -73,7 +73,7 @@ std::vector<bf16> run_on(const TestBackend& on, const Fp8Case& c) {
 }
 
 std::vector<bf16> run_reference(Fp8Case c) {
-    std::vector<bf16> y((size_t)c.n * c.rows);
+    std::vector<bf16> y(size_t(c.n) * c.rows);
     Fp8Matrix w = c.matrix(c.codes.data(), c.scales.data());
     if (c.o.empty())
         reference::run(LinearFp8{y.data(), w, {c.x_codes.data(), c.x_scales.data()}, c.n});
@@ -82,7 +82,7 @@ std::vector<bf16> run_reference(Fp8Case c) {
     return y;
 }
 
-// The text of the contract in fp32.
+// The contract, literally, in fp32.
 std::vector<bf16> literal(const Fp8Case& c) {
     std::vector<bf16> y;
     for (int32_t i = 0; i < c.n; ++i)
@@ -91,12 +91,12 @@ std::vector<bf16> literal(const Fp8Case& c) {
             for (int32_t b = 0; b < c.cols / 32; ++b)
                 for (int l = 0; l < 16; ++l) {
                     auto product = [&](int32_t k) {
-                        return e4m3_to_float(c.codes[(size_t)r * c.cols + k]) *
+                        return e4m3_to_float(c.codes[size_t(r) * c.cols + k]) *
                                c.activation(i, r, k);
                     };
                     float t = product(32 * b + l) + product(32 * b + 16 + l);
                     acc[l] =
-                        acc[l] + t * e8m0_to_float(c.scales[(size_t)(r / 32) * (c.cols / 32) + b]);
+                        acc[l] + t * e8m0_to_float(c.scales[size_t(r / 32) * (c.cols / 32) + b]);
                 }
             y.push_back(to_bf16(tree(acc)));
         }
@@ -115,7 +115,7 @@ void check_bits(const Fp8Case& c) {
     }
 }
 
-// Ranks that are no multiple of 16 are refused by a card's reserve(): see backend_test.
+// A CUDA device's reserve() refuses ranks that are not a multiple of 16: see backend_test.
 bool takes(const TestBackend& on, const Fp8Case& c) {
     return on.cpu || c.o.empty() || c.rows / c.groups % 16 == 0;
 }
@@ -135,13 +135,13 @@ struct Bf16Case {
 };
 
 Bf16Case bf16_case(Random& random, int32_t n, int32_t rows, int32_t cols) {
-    return {n, rows, cols, random.activations((size_t)rows * cols),
-            random.activations((size_t)n * cols)};
+    return {n, rows, cols, random.activations(size_t(rows) * cols),
+            random.activations(size_t(n) * cols)};
 }
 
 std::vector<float> run_on(const TestBackend& on, const Bf16Case& c) {
     Operands operands(on);
-    size_t count = (size_t)c.n * c.rows;
+    size_t count = size_t(c.n) * c.rows;
     float* y = operands.out<float>(count);
     on->run(LinearBf16{nullptr, y, {operands.in(c.w), c.rows, c.cols}, operands.in(c.x), c.n});
     return operands.fetch(y, count);
@@ -153,8 +153,8 @@ std::vector<float> literal(const Bf16Case& c) {
         for (int32_t r = 0; r < c.rows; ++r) {
             float acc[16] = {};
             for (int32_t k = 0; k < c.cols; ++k)
-                acc[k % 16] = acc[k % 16] + to_float(c.w[(size_t)r * c.cols + k]) *
-                                                to_float(c.x[(size_t)i * c.cols + k]);
+                acc[k % 16] = acc[k % 16] + to_float(c.w[size_t(r) * c.cols + k]) *
+                                                to_float(c.x[size_t(i) * c.cols + k]);
             y.push_back(tree(acc));
         }
     return y;
@@ -162,7 +162,7 @@ std::vector<float> literal(const Bf16Case& c) {
 
 }  // namespace
 
-TEST_CASE("linear: decoding of the described FP8 and FP4 bytes") {
+TEST_CASE("linear: decoding the FP8 and FP4 bytes of the specification") {
     const uint8_t fp8[8] = {0xd8, 0x71, 0xf2, 0x79, 0x70, 0x69, 0xf0, 0xe5};
     const float fp8_values[8] = {-0.00390625f, 0.03515625f,  -0.0390625f, 0.0703125f,
                                  0.03125f,     0.017578125f, -0.03125f,   -0.0126953125f};
@@ -174,7 +174,7 @@ TEST_CASE("linear: decoding of the described FP8 and FP4 bytes") {
                                   0.0078125f,  0.015625f,   -0.0078125f, -0.0078125f};
     for (int i = 0; i < 16; ++i) {
         int code = i % 2 ? fp4[i / 2] >> 4 : fp4[i / 2] & 15;
-        CHECK((float)e2m1_to_twice((uint8_t)code) * 0.5f * e8m0_to_float(0x78) == fp4_values[i]);
+        CHECK(float(e2m1_to_twice(uint8_t(code))) * 0.5f * e8m0_to_float(0x78) == fp4_values[i]);
     }
 }
 
@@ -202,7 +202,7 @@ TEST_CASE("linear: FP8 near the reference, and on the CPU the contract's bits") 
     for (int32_t n : {1, 2, 3, 4, 5, 17, 65})
         for (int32_t rows : {1, 7, 33, 100})
             for (int32_t cols : {32, 64, 96, 160, 1056}) {
-                if ((int64_t)n * rows * cols > 1'500'000) continue;
+                if (int64_t(n) * rows * cols > 1'500'000) continue;
                 Fp8Case c = linear_case(random, n, rows, cols);
                 check_near(c);
                 check_bits(c);
@@ -235,12 +235,12 @@ TEST_CASE("linear: scales and activations at the ends of their range keep the co
             c.x_scales = random.e8m0(c.x_scales.size(), low, high);
             check_bits(c);
             c = linear_case(random, n, 37, 160);
-            c.x_scales[random.below((int)c.x_scales.size())] = (uint8_t)low;
+            c.x_scales[random.below(int(c.x_scales.size()))] = uint8_t(low);
             check_bits(c);
             Fp8Case g = grouped_case(random, n, 2, 20, 96);
             for (bf16& x : g.o)
-                x.bits = (uint16_t)((random.next() & 0x807f) |
-                                    (uint32_t)(low + random.below(high - low + 1)) << 7);
+                x.bits = uint16_t((random.next() & 0x807f) |
+                                  uint32_t(low + random.below(high - low + 1)) << 7);
             check_bits(g);
         }
 }
@@ -254,7 +254,7 @@ TEST_CASE("linear: NaN of a weight, a scale or an activation reaches exactly its
         weight.codes[69 * 96 + 3] = 0xff;
         scale.scales[1 * 3 + 2] = 255;
         std::fill(block.x_codes.begin() + (n - 1) * 96 + 32,
-                  block.x_codes.begin() + (n - 1) * 96 + 64, (uint8_t)0);
+                  block.x_codes.begin() + (n - 1) * 96 + 64, uint8_t(0));
         block.x_scales[(n - 1) * 3 + 1] = 255;
         auto expect = [&](const Fp8Case& c, const std::function<bool(int, int)>& bad) {
             for (auto& on : backends_present()) {
@@ -263,7 +263,7 @@ TEST_CASE("linear: NaN of a weight, a scale or an activation reaches exactly its
                 auto y = run_on(on, c);
                 for (int i = 0; i < n; ++i)
                     for (int r = 0; r < 70; ++r)
-                        REQUIRE(std::isnan(to_float(y[(size_t)i * 70 + r])) == bad(i, r));
+                        REQUIRE(std::isnan(to_float(y[size_t(i) * 70 + r])) == bad(i, r));
             }
             check_bits(c);
         };
@@ -271,7 +271,7 @@ TEST_CASE("linear: NaN of a weight, a scale or an activation reaches exactly its
         expect(scale, [](int, int r) { return r >= 32 && r < 64; });
         expect(block, [&](int i, int) { return i == n - 1; });
         Fp8Case grouped = grouped_case(random, n, 2, 35, 96);
-        grouped.o[(size_t)((n - 1) * 2 + 1) * 96 + 20] = bf16{0x7fc0};
+        grouped.o[size_t((n - 1) * 2 + 1) * 96 + 20] = bf16{0x7fc0};
         expect(grouped, [&](int i, int r) { return i == n - 1 && r >= 35; });
     }
 }
@@ -305,7 +305,7 @@ TEST_CASE("linear: BF16 near the reference, and on the CPU the contract's bits")
     for (int32_t n : {1, 2, 3, 5, 17, 65})
         for (int32_t rows : {1, 6, 33})
             for (int32_t cols : {1, 15, 16, 40, 96, 160, 5120}) {
-                if ((int64_t)n * rows * cols > 500'000) continue;
+                if (int64_t(n) * rows * cols > 500'000) continue;
                 Bf16Case c = bf16_case(random, n, rows, cols);
                 auto want = literal(c);
                 std::vector<float> near(want.size());
@@ -326,13 +326,13 @@ TEST_CASE("linear: BF16 near the reference, and on the CPU the contract's bits")
             }
 }
 
-TEST_CASE("linear: BF16 keeps tiny, huge and missing numbers as the contract has them") {
+TEST_CASE("linear: BF16 treats tiny, huge and non-finite numbers as the contract does") {
     Random random(37);
     for (int32_t n : {1, 6}) {
         Bf16Case c = bf16_case(random, n, 9, 80);
         for (auto* side : {&c.w, &c.x})
             for (bf16& v : *side)
-                v.bits = (uint16_t)((random.next() & 0x807f) | (uint32_t)random.below(140) << 7);
+                v.bits = uint16_t((random.next() & 0x807f) | uint32_t(random.below(140)) << 7);
         c.w[2 * 80 + 5] = bf16{0x7fc0};
         c.w[3 * 80 + 5] = bf16{0x7f80};
         auto want = literal(c);

@@ -15,7 +15,7 @@ constexpr bf16 untouched{0xffff};
 
 struct ExpertCase {
     int32_t dim, inner, count;
-    std::vector<uint8_t> codes[3], scales[3];  // w1, w2, w3, each one byte in
+    std::vector<uint8_t> codes[3], scales[3];  // w1, w2, w3, each shifted by one byte
     std::vector<uint8_t> x, x_scales;
     std::vector<int32_t> rows, slots;
     std::vector<float> weights;
@@ -23,21 +23,21 @@ struct ExpertCase {
     ExpertCase(int32_t dim, int32_t inner, int32_t count, uint64_t seed)
         : dim(dim), inner(inner), count(count) {
         Random random(seed);
-        size_t values = (size_t)dim * inner;
+        size_t values = size_t(dim) * inner;
         for (int m = 0; m < 3; ++m) {
             codes[m] = random.bytes(values / 2 + 1);
             scales[m] = random.e8m0(values / 32 + 1, 116, 122);
         }
-        x = random.e4m3((size_t)count * dim);
-        x_scales = random.e8m0((size_t)count * dim / 32, 112, 118);
+        x = random.e4m3(size_t(count) * dim);
+        x_scales = random.e8m0(size_t(count) * dim / 32, 112, 118);
         for (int32_t t = 0; t < count; ++t) {  // backwards, with gaps between the slots
             rows.push_back(count - 1 - t);
             slots.push_back(2 * t + 1);
-            weights.push_back(0.25f + 0.5f * (float)(t % 3));
+            weights.push_back(0.25f + 0.5f * float(t % 3));
         }
     }
 
-    size_t out_size() const { return (2 * (size_t)count + 1) * dim; }
+    size_t out_size() const { return (2 * size_t(count) + 1) * dim; }
 
     RoutedExpert op(bf16* out, const uint8_t* const (&w)[3], const uint8_t* const (&s)[3]) const {
         Fp4Matrix w1{w[0] + 1, s[0] + 1, inner, dim};
@@ -47,7 +47,8 @@ struct ExpertCase {
     }
 };
 
-// Odd addresses are for the CPU, which reads slots in place; a card's are aligned when uploaded.
+// Odd addresses are for the CPU, which reads slots in place; on a device operands are aligned when
+// uploaded.
 const uint8_t* place(const TestBackend& on, Operands& operands, const std::vector<uint8_t>& bytes) {
     if (on.cpu) return operands.in(bytes);
     return operands.in(std::vector<uint8_t>(bytes.begin() + 1, bytes.end())) - 1;
@@ -57,8 +58,8 @@ const uint8_t* place(const TestBackend& on, Operands& operands, const std::vecto
 std::vector<bf16> run_on(const TestBackend& on, const ExpertCase& c, int32_t first, int32_t count) {
     Operands operands(on);
     const uint8_t *w[3], *s[3];
-    // Odd addresses are for the CPU, which reads slots in place; a card's are aligned when
-    // uploaded.
+    // Odd addresses are for the CPU, which reads slots in place; on a device operands are aligned
+    // when uploaded.
     auto place = [&](const std::vector<uint8_t>& bytes) -> const uint8_t* {
         if (on.cpu) return operands.in(bytes);
         return operands.in(std::vector<uint8_t>(bytes.begin() + 1, bytes.end())) - 1;
@@ -133,7 +134,7 @@ TEST_CASE("RoutedExpert: the bits of the reference at the model's size") {
 TEST_CASE("RoutedExpert: every kind of scale byte") {
     for (int byte : {0, 1, 10, 11, 12, 127, 254, 255}) {
         CAPTURE(byte);
-        auto b = (uint8_t)byte;
+        auto b = uint8_t(byte);
         auto backends = backends_present();
         for (int32_t count : {2, 13}) {
             ExpertCase weights(544, 32, count, 3), activations(544, 32, count, 4),
@@ -148,7 +149,7 @@ TEST_CASE("RoutedExpert: every kind of scale byte") {
     }
 }
 
-// Blocks whose integer is as large as can be, of either sign, and all kinds of zero.
+// Blocks with the largest possible integers of either sign, and all kinds of zero.
 TEST_CASE("RoutedExpert: extreme digits") {
     auto backends = backends_present();
     for (int code : {0x00, 0x80, 0x01, 0x7e, 0xfe, 0x77, 0xf8})
@@ -157,8 +158,8 @@ TEST_CASE("RoutedExpert: extreme digits") {
                 CAPTURE(code);
                 CAPTURE(pair);
                 ExpertCase c(544, 32, count, 6);
-                c.x.assign(c.x.size(), (uint8_t)code);
-                for (auto& codes : c.codes) codes.assign(codes.size(), (uint8_t)pair);
+                c.x.assign(c.x.size(), uint8_t(code));
+                for (auto& codes : c.codes) codes.assign(codes.size(), uint8_t(pair));
                 check_expert(backends, c);
             }
 }
@@ -172,7 +173,7 @@ TEST_CASE("RoutedExpert: NaN reaches the output, and only of the row that has it
         for (int32_t t = 0; t < 3; ++t) {
             int32_t nans = 0;
             for (int32_t d = 0; d < 128; ++d)
-                nans += std::isnan(to_float(got[(2 * (size_t)t + 1) * 128 + d]));
+                nans += std::isnan(to_float(got[(2 * size_t(t) + 1) * 128 + d]));
             CHECK(nans == (c.rows[t] == 1 ? 128 : 0));
         }
     }
@@ -185,7 +186,7 @@ TEST_CASE("RoutedExpert: a row does not depend on its neighbours, and no row is 
         std::vector<bf16> all = run_on(on, c);
         for (int32_t t : {0, 3, 16, 20}) {
             std::vector<bf16> one = run_on(on, c, t, 1);
-            size_t changed = 0, wrong = 0, first = (size_t)c.slots[t] * 288;
+            size_t changed = 0, wrong = 0, first = size_t(c.slots[t]) * 288;
             for (size_t d = 0; d < one.size(); ++d) changed += one[d].bits != untouched.bits;
             for (size_t d = first; d < first + 288; ++d) wrong += one[d].bits != all[d].bits;
             CHECK(wrong == 0);
@@ -195,7 +196,7 @@ TEST_CASE("RoutedExpert: a row does not depend on its neighbours, and no row is 
     }
 }
 
-// A row that several experts share is cut once; the other way round, only a row that is not in a
+// A row that several experts share is cut into digits once. Conversely, only a row that is not in a
 // tile may be shared.
 TEST_CASE("RoutedExpertBatch: experts on rows of the same activations") {
     for (int32_t count : {1, 4, 12, 40}) {
@@ -259,10 +260,11 @@ TEST_CASE("RoutedExpertBatch: the bits of its experts one by one") {
 
 namespace {
 
-// An expert of which g of row 0 adds terms to chosen blocks, u is 1 and w2 passes the product on.
+// An expert whose g of row 0 adds terms in chosen blocks, whose u is 1 and whose w2 passes the
+// product on.
 struct Term {
     int block;
-    float value;  // 1, or plus or minus 2^30
+    float value;  // 1, 2^30 or -2^30
 };
 
 ExpertCase case_of_terms(std::initializer_list<Term> terms) {
@@ -282,7 +284,7 @@ ExpertCase case_of_terms(std::initializer_list<Term> terms) {
     return c;
 }
 
-// What ActQuant keeps of a.
+// The part of a that ActQuant keeps.
 float quantised(float a) {
     bf16 x[32] = {to_bf16(a)};
     uint8_t codes[32], scale;
@@ -292,7 +294,7 @@ float quantised(float a) {
 
 }  // namespace
 
-// 2^30 swallows a 1 that is added to it: the result tells which terms met first.
+// 2^30 swallows a 1 that is added to it, so the result shows which terms were added first.
 TEST_CASE("RoutedExpert: eight lanes of blocks, then the tree of 4, 2, 1") {
     const float big = 1073741824.0f;
     const std::pair<ExpertCase, float> cases[] = {
@@ -311,8 +313,8 @@ TEST_CASE("RoutedExpert: eight lanes of blocks, then the tree of 4, 2, 1") {
         }
 }
 
-// The first 32 codes of w1 of the model's first expert, scale byte 0x78. With x = 1 at one column,
-// u = 1 and w2 = 1, the output is silu of one weight.
+// The first 32 codes of w1 of the model's first expert, scale byte 0x78 (deepseek-v41.md section
+// 11). With x = 1 in one column, u = 1 and w2 = 1, the output is silu of one weight.
 TEST_CASE("RoutedExpert: FP4 as published, low nibble first, sign in bit 3") {
     const uint8_t real[16] = {0xa0, 0xa8, 0xec, 0x4a, 0xad, 0xaf, 0x42, 0xaa,
                               0xcc, 0x82, 0x25, 0x6f, 0xfa, 0x05, 0x45, 0x44};
@@ -354,7 +356,7 @@ Quantised swiglu_on(const TestBackend& on, const std::vector<bf16>& gate,
               operands.in(up),
               operands.in(weights),
               n,
-              (int32_t)(count / n),
+              int32_t(count / n),
               10.0f};
     on->run(op);
     return {operands.fetch(op.out.codes, count), operands.fetch(op.out.scales, count / 32)};
@@ -367,7 +369,7 @@ TEST_CASE("Swiglu: the bits of the reference, with and without weights, NaN thro
     for (int32_t cols : {32, 96, 2304})
         for (int32_t n : {1, 5}) {
             CAPTURE(cols);
-            size_t count = (size_t)n * cols;
+            size_t count = size_t(n) * cols;
             std::vector<bf16> gate = random.activations(count), up = random.activations(count);
             gate[3] = to_bf16(INFINITY);
             gate[5] = to_bf16(-200.0f);
@@ -405,8 +407,8 @@ TEST_CASE("Combine: the partials in order, then the shared expert, bit by bit") 
         for (int32_t k : {1, 6}) {
             CAPTURE(dim);
             int32_t n = 3;
-            std::vector<bf16> partial = random.activations((size_t)n * k * dim);
-            std::vector<bf16> shared = random.activations((size_t)n * dim);
+            std::vector<bf16> partial = random.activations(size_t(n) * k * dim);
+            std::vector<bf16> shared = random.activations(size_t(n) * dim);
             std::vector<bf16> want(shared.size());
             reference::run(Combine{want.data(), partial.data(), shared.data(), n, k, dim});
             for (auto& on : backends_present()) {

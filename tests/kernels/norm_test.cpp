@@ -28,15 +28,15 @@ std::vector<bf16> run_reference(const Case& c) {
     return y;
 }
 
-// The text of the contract in fp32, for one row.
+// The contract, literally, in fp32 for one row.
 std::vector<bf16> literal_row(const bf16* x, const std::vector<bf16>& w, float eps) {
-    int32_t cols = (int32_t)w.size();
+    int32_t cols = int32_t(w.size());
     float lane[16] = {};
     for (int32_t k = 0; k < cols; ++k)
         lane[k % 16] = lane[k % 16] + to_float(x[k]) * to_float(x[k]);
     for (int step = 8; step > 0; step /= 2)
         for (int i = 0; i < step; ++i) lane[i] = lane[i] + lane[i + step];
-    float r = 1.0f / std::sqrt(lane[0] / (float)cols + eps);
+    float r = 1.0f / std::sqrt(lane[0] / float(cols) + eps);
     std::vector<bf16> y(cols);
     for (int32_t k = 0; k < cols; ++k) y[k] = to_bf16(to_float(w[k]) * (to_float(x[k]) * r));
     return y;
@@ -50,13 +50,13 @@ TEST_CASE("norm: near the reference, and on the CPU the contract's bits") {
         Random random(11);
         for (int32_t n : {1, 2, 3, 17, 65})
             for (int32_t cols : {1, 15, 16, 32, 96, 100, 160, 192, 5120}) {
-                if ((int64_t)n * cols > 100000) continue;
-                Case c{n, cols, 1e-20f, random.activations((size_t)n * cols), random.weights(cols)};
+                if (int64_t(n) * cols > 100000) continue;
+                Case c{n, cols, 1e-20f, random.activations(size_t(n) * cols), random.weights(cols)};
                 auto got = run_on(on, c);
                 REQUIRE(nmse(got, run_reference(c)) <= 1e-6);
                 if (!on.cpu) continue;
                 for (int32_t i = 0; i < n; ++i) {
-                    size_t at = (size_t)i * cols;
+                    size_t at = size_t(i) * cols;
                     std::vector<bf16> row(got.begin() + at, got.begin() + at + cols);
                     REQUIRE(differences(row, literal_row(c.x.data() + at, c.w, c.eps)) == 0);
                 }
@@ -79,7 +79,7 @@ TEST_CASE("norm: a row does not depend on the rows beside it, and y may be x") {
     }
 }
 
-TEST_CASE("norm: zeros stay zero with an eps, what is not finite ends as NaN") {
+TEST_CASE("norm: zeros stay zero with an eps, non-finite values end as NaN") {
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
         Case c{4, 64, 1e-20f, std::vector<bf16>(256, to_bf16(0)),

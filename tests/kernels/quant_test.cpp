@@ -18,18 +18,18 @@ std::vector<float> floats_of(const std::vector<bf16>& x, size_t count) {
     return v;
 }
 
-// The vector of section 11 of the model's description.
+// The vectors of deepseek-v41.md section 11.
 std::vector<bf16> described_input() {
     std::vector<bf16> x;
     for (int i = 0; i < 32; ++i)
-        x.push_back(to_bf16((float)(0.37 * std::sin(1 + 0.9 * i) * (1 + 0.2 * i))));
+        x.push_back(to_bf16(float(0.37 * std::sin(1 + 0.9 * i) * (1 + 0.2 * i))));
     return x;
 }
 
 std::vector<bf16> requant(const TestBackend& on, std::vector<bf16> x, Requant kind) {
     Operands operands(on);
     bf16* device = operands.in(x);
-    on->run(RopeRequant{device, 1, 1, (int32_t)x.size(), {}, 0, 1, false, kind});
+    on->run(RopeRequant{device, 1, 1, int32_t(x.size()), {}, 0, 1, false, kind});
     return operands.fetch(device, x.size());
 }
 
@@ -39,7 +39,7 @@ struct Quantised {
 
 Quantised quantise(const TestBackend& on, const std::vector<bf16>& x, int32_t n) {
     Operands operands(on);
-    int32_t cols = (int32_t)x.size() / n;
+    int32_t cols = int32_t(x.size()) / n;
     QuantRows out{operands.out<uint8_t>(x.size()), operands.out<uint8_t>(x.size() / 32)};
     on->run(ActQuant{out, operands.in(x), n, cols});
     return {operands.fetch(out.codes, x.size()), operands.fetch(out.scales, x.size() / 32)};
@@ -47,18 +47,18 @@ Quantised quantise(const TestBackend& on, const std::vector<bf16>& x, int32_t n)
 
 Quantised quantise_reference(const std::vector<bf16>& x, int32_t n) {
     Quantised q{std::vector<uint8_t>(x.size()), std::vector<uint8_t>(x.size() / 32)};
-    reference::run(ActQuant{{q.codes.data(), q.scales.data()}, x.data(), n, (int32_t)x.size() / n});
+    reference::run(ActQuant{{q.codes.data(), q.scales.data()}, x.data(), n, int32_t(x.size()) / n});
     return q;
 }
 
-// Values of every size: all exponents, zeros, subnormals, now and then what is not finite.
+// Values of every size: all exponents, zeros, subnormals, now and then a non-finite one.
 std::vector<bf16> wild(Random& random, size_t count) {
     std::vector<bf16> x(count);
     for (size_t g = 0; g < count; g += 32) {
         int exponent = random.below(256), spread = 1 + random.below(12);
         for (size_t i = g; i < std::min(count, g + 32); ++i) {
             int e = std::max(0, exponent - random.below(spread));
-            x[i].bits = (uint16_t)((random.next() & 0x807f) | ((uint32_t)e << 7));
+            x[i].bits = uint16_t((random.next() & 0x807f) | (uint32_t(e) << 7));
             if (random.below(8) == 0) x[i].bits &= 0x8000;
         }
     }
@@ -67,7 +67,7 @@ std::vector<bf16> wild(Random& random, size_t count) {
 
 }  // namespace
 
-TEST_CASE("quant: the described vectors") {
+TEST_CASE("quant: the vectors of the specification") {
     auto x = described_input();
     REQUIRE(floats_of(x, 2) == std::vector<float>{0.310546875f, 0.419921875f});
     std::vector<float> fp4_e4m3 = {0.3515625f, 0.46875f,   0.1171875f, -0.3515625f,
@@ -116,9 +116,9 @@ TEST_CASE("quant: act_quant equals the reference bit for bit") {
         Random random(1);
         for (int32_t n : {1, 2, 3, 17, 65})
             for (int32_t cols : {32, 64, 96, 160, 5120}) {
-                if ((int64_t)n * cols > 100000) continue;
+                if (int64_t(n) * cols > 100000) continue;
                 for (auto x :
-                     {random.activations((size_t)n * cols), wild(random, (size_t)n * cols)}) {
+                     {random.activations(size_t(n) * cols), wild(random, size_t(n) * cols)}) {
                     auto got = quantise(on, x, n), want = quantise_reference(x, n);
                     REQUIRE(got.codes == want.codes);
                     REQUIRE(got.scales == want.scales);
@@ -127,7 +127,7 @@ TEST_CASE("quant: act_quant equals the reference bit for bit") {
     }
 }
 
-TEST_CASE("quant: a block with a value that is not finite is NaN, its neighbours are not") {
+TEST_CASE("quant: a block with a non-finite value is NaN, its neighbours are not") {
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
         for (bf16 bad : {bf16_infinity, bf16{0xff80}, bf16_nan, bf16{0xffff}}) {
@@ -182,7 +182,7 @@ TEST_CASE("quant: rotation, position by position, and back") {
             for (bool inverse : {false, true})
                 for (Requant kind : {Requant::none, Requant::fp8_32}) {
                     if (kind != Requant::none && dim % 32 != 0) continue;
-                    auto x = random.activations((size_t)n * heads * dim);
+                    auto x = random.activations(size_t(n) * heads * dim);
                     auto want = x;
                     reference::run(RopeRequant{want.data(), n, heads, dim, table, first + 7, 2,
                                                inverse, kind});

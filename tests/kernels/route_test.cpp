@@ -20,12 +20,12 @@ struct RouteCase {
     RouteCase(int32_t n, int32_t experts, int32_t dim, int32_t k, uint64_t seed)
         : n(n), experts(experts), dim(dim), k(k) {
         Random random(seed);
-        gate = random.activations((size_t)experts * dim);
-        for (bf16& w : gate) w = to_bf16(to_float(w) / std::sqrt((float)dim));
-        x = random.activations((size_t)n * dim);
+        gate = random.activations(size_t(experts) * dim);
+        for (bf16& w : gate) w = to_bf16(to_float(w) / std::sqrt(float(dim)));
+        x = random.activations(size_t(n) * dim);
         bias = random.floats(experts, -0.5f, 0.5f);
     }
-    size_t choices() const { return (size_t)n * k; }
+    size_t choices() const { return size_t(n) * k; }
 };
 
 struct Routes {
@@ -118,7 +118,7 @@ TEST_CASE("Route: one expert keeps its score, large logits are their own softplu
     }
 }
 
-TEST_CASE("Route: NaN in a token takes its routes, and no other's") {
+TEST_CASE("Route: NaN in a token makes its routes NaN, and no others") {
     RouteCase c(3, 12, 32, 2, 4), clean = c;
     c.x[32 + 5] = to_bf16(NAN);
     for (auto& on : backends_present()) {

@@ -1,4 +1,5 @@
-// Every backend this machine can run, and a way to feed one op's operands to any of them.
+// Every backend that this machine can run, and a way to give any of them the operands of an
+// operation.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,13 +16,13 @@ namespace sluice::test {
 
 struct TestBackend {
     std::unique_ptr<Backend> backend;
-    bool cpu;  // CPU backends give the same bits as each other
+    bool cpu;  // all CPU backends give the same bits
 
     Backend* operator->() const { return backend.get(); }
     std::string name() const { return backend->name(); }
 };
 
-// One for each instruction set x 1 and 2 threads, and each CUDA device. New at every call.
+// One for each instruction set x 1 and 2 threads, and one per CUDA device; new at every call.
 inline std::vector<TestBackend> backends_present() {
     std::vector<TestBackend> all;
     for (CpuIsa isa : cpu_isas())
@@ -32,7 +33,7 @@ inline std::vector<TestBackend> backends_present() {
         }
     auto devices = cuda_devices();
     for (size_t i = 0; devices && i < devices->size(); ++i) {
-        auto backend = make_cuda_backend({(int)i, 2ull << 30});
+        auto backend = make_cuda_backend({int(i), 2ull << 30});
         REQUIRE_MESSAGE(backend.has_value(), backend.error().message);
         Shapes largest;
         largest.n = 1024;
@@ -50,8 +51,8 @@ inline std::vector<TestBackend> backends_present() {
     return all;
 }
 
-// Device copies of one op's operands. Outputs begin as 0xff bytes: NaN as bf16, fp32, E4M3 and
-// E8M0, so that a value which is not written shows.
+// Device copies of the operands of one operation. Outputs start as 0xff bytes, which are NaN as
+// bf16, fp32, E4M3 and E8M0, so that a value that is not written shows.
 class Operands {
  public:
     explicit Operands(const TestBackend& on) : backend_(*on.backend) {}
@@ -66,7 +67,7 @@ class Operands {
     template <class T>
     T* out(size_t count) {
         std::vector<T> poison(count);
-        if (count > 0) std::memset((void*)poison.data(), 0xff, count * sizeof(T));
+        if (count > 0) std::memset(reinterpret_cast<void*>(poison.data()), 0xff, count * sizeof(T));
         return in(poison);
     }
     template <class T>
@@ -78,8 +79,8 @@ class Operands {
     }
 
  private:
-    // Host memory of the exact size, so that a sanitizer sees a step too far; bytes lie at odd
-    // addresses, as in a shard.
+    // Host memory of the exact size, so that a sanitizer sees any access beyond it. Bytes are at
+    // odd addresses, as in a shard.
     template <class T>
     T* take(size_t count) {
         if (backend_.host_memory()) {
@@ -105,10 +106,10 @@ inline float as_float(uint8_t x) {
     return x;
 }
 inline float as_float(int32_t x) {
-    return (float)x;
+    return float(x);
 }
 
-// How many values differ in their bits; NaNs of any kind are equal.
+// How many values differ in their bits; all NaNs are equal.
 template <class T>
 size_t differences(const std::vector<T>& a, const std::vector<T>& b) {
     size_t count = a.size() == b.size() ? 0 : a.size() + b.size();

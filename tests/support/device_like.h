@@ -1,5 +1,5 @@
-// A device with memory of its own, made of the CPU backend: nobody but its own operations may touch
-// what it allocates, so that a host access to device memory ends the test.
+// A device with memory of its own, made of the CPU backend. Only its own operations may touch what
+// it allocates: a host access to device memory ends the test.
 #pragma once
 
 #include <doctest/doctest.h>

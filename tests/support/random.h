@@ -20,14 +20,14 @@ class Random {
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         return z ^ (z >> 31);
     }
-    int below(int count) { return (int)(next() % (uint64_t)count); }
+    int below(int count) { return int(next() % uint64_t(count)); }
     float uniform(float low, float high) {
-        return low + (high - low) * (float)((double)(next() >> 11) * 0x1p-53);
+        return low + (high - low) * float(double(next() >> 11) * 0x1p-53);
     }
     float normal() {
         double sum = 0;
         for (int i = 0; i < 12; ++i) sum += uniform(0, 1);
-        return (float)(sum - 6);
+        return float(sum - 6);
     }
     // Normal; one in 64 is up to 50 times as large.
     float activation() { return normal() * (below(64) == 0 ? uniform(1, 50) : 1.0f); }
@@ -49,20 +49,20 @@ class Random {
     }
     std::vector<uint8_t> bytes(size_t count) {
         std::vector<uint8_t> v(count);
-        for (uint8_t& x : v) x = (uint8_t)next();
+        for (uint8_t& x : v) x = uint8_t(next());
         return v;
     }
     std::vector<uint8_t> e4m3(size_t count) {
         std::vector<uint8_t> v(count);
         for (uint8_t& x : v) {
-            x = (uint8_t)next();
+            x = uint8_t(next());
             if ((x & 0x7f) == 0x7f) x ^= 1;
         }
         return v;
     }
     std::vector<uint8_t> e8m0(size_t count, int low, int high) {
         std::vector<uint8_t> v(count);
-        for (uint8_t& x : v) x = (uint8_t)(low + below(high - low + 1));
+        for (uint8_t& x : v) x = uint8_t(low + below(high - low + 1));
         return v;
     }
 

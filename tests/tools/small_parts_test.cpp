@@ -24,7 +24,7 @@
 
 using namespace sluice;
 
-TEST_CASE("whole numbers are read whole, or refused with source, text and range") {
+TEST_CASE("whole numbers are accepted, or refused with source, text and range") {
     CHECK(parse_integer("-n", "42", 1, 100).value() == 42);
     CHECK(parse_integer("-n", "+42", 1, 100).value() == 42);
     CHECK(parse_integer("-s", "-1", -1, 100).value() == -1);
@@ -40,7 +40,7 @@ TEST_CASE("whole numbers are read whole, or refused with source, text and range"
     }
 }
 
-TEST_CASE("real numbers: finite, in range, ends as said") {
+TEST_CASE("real numbers: finite, in range, ends included or not") {
     RealRange nucleus{0, 1, true, false};
     CHECK(nucleus.text() == "(0, 1]");
     CHECK(parse_real("--top-p", "1", nucleus).value() == 1.0);
@@ -59,7 +59,7 @@ TEST_CASE("real numbers: finite, in range, ends as said") {
     CHECK_FALSE(parse_real("--temp", "inf", temperature));
 }
 
-TEST_CASE("every code of an error has its exit code") {
+TEST_CASE("every error code has its exit code") {
     CHECK(exit_code(Code::mismatch) == 1);
     CHECK(exit_code(Code::usage) == 2);
     CHECK(exit_code(Code::not_found) == 3);
@@ -76,10 +76,10 @@ TEST_CASE("every code of an error has its exit code") {
 
 namespace {
 
-// Tokens of a repeated cycle until the guard speaks; 0 when it never does in `limit`.
+// Tokens of a repeated cycle until the guard stops it; 0: not within `limit` tokens.
 int32_t stops_after(int32_t guard_tokens, int32_t cycle, int32_t limit) {
     LoopGuard guard(guard_tokens);
-    for (int32_t i = 0; i < limit; i++) {
+    for (int32_t i = 0; i < limit; ++i) {
         if (guard.push(i % cycle)) return i + 1;
     }
     return 0;
@@ -96,16 +96,16 @@ TEST_CASE("the loop guard stops cycles after the documented count") {
     CHECK(stops_after(0, 1, 2000) == 0);     // off
 }
 
-TEST_CASE("the loop guard leaves honest repetition alone") {
+TEST_CASE("the loop guard allows ordinary repetition") {
     LoopGuard guard(256);
-    for (int i = 0; i < 50; i++) CHECK_FALSE(guard.push(5));  // "ha" fifty times
-    for (int row = 0; row < 100; row++) {                     // a table: one cell differs
-        for (int column = 0; column < 9; column++) CHECK_FALSE(guard.push(column));
+    for (int i = 0; i < 50; ++i) CHECK_FALSE(guard.push(5));  // "ha" fifty times
+    for (int row = 0; row < 100; ++row) {                     // a table: one cell differs
+        for (int column = 0; column < 9; ++column) CHECK_FALSE(guard.push(column));
         CHECK_FALSE(guard.push(100 + row));
     }
 }
 
-TEST_CASE("JSON text: commas, escapes, numbers that are none") {
+TEST_CASE("JSON text: commas, escapes, non-finite numbers") {
     JsonWriter json;
     json.begin_object().member("a", "say \"hi\"\n\x01\\").member("b", true).key("c").begin_array();
     json.value(1).value(uint64_t{18446744073709551615u}).value(0.5);
@@ -125,7 +125,7 @@ TEST_CASE("JSON text: commas, escapes, numbers that are none") {
     CHECK(json.text().find("18446744073709551615") != std::string::npos);
 }
 
-TEST_CASE("standard output: a reader that left is no error, a full disk is") {
+TEST_CASE("standard output: a reader that left is not an error, a full drive is") {
     std::signal(SIGPIPE, SIG_IGN);
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
@@ -147,12 +147,12 @@ TEST_CASE("standard output: a reader that left is no error, a full disk is") {
     ::close(read_only);
 }
 
-TEST_CASE("control bytes of model text are shown, not obeyed") {
+TEST_CASE("control bytes in model text are shown, not executed") {
     CHECK(visible("a\x1b[31mb\x07\n\tc\x7f") == "a^[[31mb^G\n\tc^?");
     CHECK(visible("日本") == "日本");
 }
 
-TEST_CASE("keys: characters from bytes, pastes up to their end mark") {
+TEST_CASE("keys: characters from bytes, pastes up to their end marker") {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     std::string bytes = "a\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80\xff\xc0z\xe6\x97q\xed\xa0\x80";
@@ -166,7 +166,7 @@ TEST_CASE("keys: characters from bytes, pastes up to their end mark") {
         CHECK(input.character() == code);
     CHECK(input.paste() == "one\ntwo\nthree\x1b[A\ttab");
     CHECK(input.character() == 'a');
-    CHECK(input.paste() == "fter");  // no end mark: the end of input ends it
+    CHECK(input.paste() == "fter");  // no end marker: the end of input ends the paste
     CHECK(input.character() == KeyInput::end);
     ::close(ends[0]);
     CHECK(bytes_restored("a\xf4\x8f\xb8\x80"
@@ -174,7 +174,7 @@ TEST_CASE("keys: characters from bytes, pastes up to their end mark") {
                          "\xc3\xa9\xff") == std::string("a\0\xff\xc3\xa9\xff", 6));
 }
 
-TEST_CASE("text of the user: the first byte that is no UTF-8 is named, with its offset") {
+TEST_CASE("user text: the first byte that is not UTF-8 is named, with its offset") {
     for (const char* text : {"", "abc", "\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80", "\xef\xbf\xbd"}) {
         CHECK(check_utf8("-p", text));
     }
@@ -187,8 +187,8 @@ TEST_CASE("text of the user: the first byte that is no UTF-8 is named, with its 
                           {"ab\xed\xa0\x80", "-p: not UTF-8: byte 0xed at offset 2"},
                           {"ab\xc0\xaf", "-p: not UTF-8: byte 0xc0 at offset 2"},
                           {"ab\xe6\x97",
-                           "-p: not UTF-8: byte 0xe6 at offset 2 begins a character "
-                           "that is cut off"}}) {
+                           "-p: not UTF-8: byte 0xe6 at offset 2 begins an "
+                           "incomplete character"}}) {
         auto checked = check_utf8("-p", c.text);
         REQUIRE_FALSE(checked);
         CHECK(checked.error().code == Code::usage);
@@ -196,7 +196,7 @@ TEST_CASE("text of the user: the first byte that is no UTF-8 is named, with its 
     }
 }
 
-TEST_CASE("text of the user: a byte order mark goes from the front, and from nowhere else") {
+TEST_CASE("user text: a byte order mark is removed at the front, and only there") {
     const std::string mark = "\xef\xbb\xbf";
     for (const auto& [text, left] : {std::pair<std::string, std::string>{"", ""},
                                      {mark, ""},
@@ -233,7 +233,7 @@ TEST_CASE("conversations survive being written and read") {
     CHECK(third.error().message.find("message 1") != std::string::npos);
 }
 
-TEST_CASE("a file is written whole or not at all, for its owner alone") {
+TEST_CASE("a file is written completely or not at all, readable by its owner only") {
     TempFolder folder;
     auto path = folder / "chat.json";
     CHECK(write_file_whole(path, "one"));
@@ -247,6 +247,6 @@ TEST_CASE("a file is written whole or not at all, for its owner alone") {
     CHECK(refused.error().code == Code::io);
     size_t files = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
-        files++;
+        ++files;
     CHECK(files == 1);  // no temporary file left
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/prompt.h"
+#include "engine/text/answer_parser.h"
 #include "engine/text/stop_matcher.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"

@@ -37,13 +37,6 @@ std::string limit_line(const char* head, const Limit& limit) {
     return out + "\n";
 }
 
-// Sums the counters of two parts of one run; other values are those of the later part.
-RunStats plus(const RunStats& earlier, const RunStats& later) {
-    RunStats all = later - (RunStats{} - earlier);  // unsigned counters wrap back
-    all.device.memory_peak = std::max(earlier.device.memory_peak, later.device.memory_peak);
-    return all;
-}
-
 const char* state_name(DriveStats::State state) {  // as in JSON
     switch (state) {
         case DriveStats::State::in_use:
@@ -218,14 +211,14 @@ std::string cache_text(const CacheStats& cache) {
     return formatted(
         "experts   {} requested, {} hits, {} evictions\n"
         "  prompt  {} requested, {} hits, {} chunks in groups, {} read ahead, {} of them dropped\n",
-        cache.asked, percent(cache.hits, cache.asked), cache.evictions, cache.sweep_asked,
-        percent(cache.sweep_hits, cache.sweep_asked), cache.chunks_grouped, cache.ahead_started,
+        cache.asked, percent(cache.hits, cache.asked), cache.evictions, cache.prompt_asked,
+        percent(cache.prompt_hits, cache.prompt_asked), cache.chunks_grouped, cache.ahead_started,
         cache.ahead_dropped);
 }
 
 std::string vram_text(const RunStats& all) {
     const CacheStats& vram = all.vram;
-    if (vram.asked + vram.sweep_asked == 0) return "";
+    if (vram.asked + vram.prompt_asked == 0) return "";
     return formatted("vram      {} requested, {} hits, {} evictions; peak {}\n", vram.asked,
                      percent(vram.hits, vram.asked), vram.evictions,
                      size_text(all.device.memory_peak));
@@ -247,7 +240,7 @@ std::string device_text(const RunStats& all) {
 }  // namespace
 
 std::string stats_block(const Answer& answer, const RunFacts& facts) {
-    RunStats all = plus(answer.prompt, answer.decode);
+    RunStats all = answer.prompt + answer.decode;
     const CacheStats& cache = all.cache;
     std::string out = run_text(answer, facts) + cache_text(cache) + vram_text(all);
     if (all.cpu.asked > 0) out += cat("cpu       ", cpu_experts_text(all.cpu), "\n");
@@ -286,27 +279,9 @@ void write_cpu_experts(JsonWriter& json, const CpuExpertStats& cpu) {
 }
 
 void write_cache(JsonWriter& json, const CacheStats& c) {
-    json.begin_object()
-        .member("asked", c.asked)
-        .member("hits", c.hits)
-        .member("late_prefetches", c.late_prefetches)
-        .member("misses", c.misses)
-        .member("evictions", c.evictions)
-        .member("sweep_asked", c.sweep_asked)
-        .member("sweep_hits", c.sweep_hits)
-        .member("chunks_together", c.chunks_grouped)
-        .member("ahead_started", c.ahead_started)
-        .member("ahead_dropped", c.ahead_dropped)
-        .member("prefetch_started", c.prefetch_started)
-        .member("prefetch_used", c.prefetch_used)
-        .member("prefetch_wasted", c.prefetch_wasted)
-        .member("guesses", c.guesses)
-        .member("guesses_right", c.guesses_right)
-        .member("prefetch_switched_off", c.prefetch_switched_off)
-        .member("bytes_demand", c.bytes_demand)
-        .member("bytes_prefetch", c.bytes_prefetch)
-        .member("wait_s", c.wait_s)
-        .end_object();
+    json.begin_object();
+    c.for_each([&](const char* name, auto value) { json.member(name, value); });
+    json.end_object();
 }
 
 void write_limit(JsonWriter& json, const Limit& limit) {
@@ -326,7 +301,7 @@ void write_limit(JsonWriter& json, const Limit& limit) {
 }
 
 std::string answer_json(const Answer& answer, const RunFacts& facts) {
-    RunStats all = plus(answer.prompt, answer.decode);
+    RunStats all = answer.prompt + answer.decode;
     const uint64_t fed = fed_tokens(answer);
     JsonWriter json;
     json.begin_object()

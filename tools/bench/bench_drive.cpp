@@ -244,7 +244,7 @@ Result<DriveReport> bench_drive(const EngineOptions& options, uint64_t room, dou
     if (!name) return tl::unexpected(name.error());
     const Checkpoint& checkpoint = engine.model.runtime.checkpoint;
     report.io_name = *name;
-    report.drives = drives_told(checkpoint, options);
+    report.drives = drives_reported(checkpoint, options);
     report.expert_bytes = engine.map().expert_bytes({0, 0});
     std::memset(engine.memory.data(), 1, engine.memory.size());  // no first touch in a measurement
     const auto files = largest_shards(checkpoint);

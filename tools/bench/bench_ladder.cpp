@@ -58,7 +58,7 @@ Result<std::vector<LadderRow>> bench_ladder(const EngineOptions& options, const 
         if (!run) return tl::unexpected(run.error());
         const CacheStats& c = run->cache;
         const uint64_t needed =
-            c.misses + c.prefetch_used - c.late_prefetches + c.sweep_asked - c.sweep_hits;
+            c.misses + c.prefetch_used - c.late_prefetches + c.prompt_asked - c.prompt_hits;
         if (drive == 0) drive = rate(static_cast<double>(run->ring.bytes), run->ring.busy_s);
         LadderRow row;
         row.name = step.name;

@@ -1,5 +1,8 @@
-// Rates of the expert kernel: bench_expert [seconds a measurement] [turns] [rows a batch]
-// [best: the best instruction set alone] [threads]...
+// Prints the rates of the expert kernel.
+//
+//   bench_expert [SECONDS_PER_MEASUREMENT] [TURNS] [ROWS_PER_BATCH] [best] [THREADS]...
+//
+// "best" measures only the best instruction set. Without THREADS: 1 and all usable CPUs.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +15,7 @@ int main(int argc, char** argv) {
     if (argc > 2) bench.turns = std::max(1, std::atoi(argv[2]));
     if (argc > 3) bench.batch_rows = std::max(1, std::atoi(argv[3]));
     if (argc > 4) bench.isas = {sluice::cpu_isas().back()};
-    for (int i = 5; i < argc; i++) bench.threads.push_back(std::atoi(argv[i]));
+    for (int i = 5; i < argc; ++i) bench.threads.push_back(std::atoi(argv[i]));
     auto rates = sluice::bench_kernels(bench);
     if (!rates) {
         std::fprintf(stderr, "bench_expert: %s\n", rates.error().message.c_str());

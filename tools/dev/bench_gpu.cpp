@@ -1,10 +1,10 @@
-// The kernels of the first CUDA device at V4.1-Flash's shapes: microseconds, bytes a second, and
-// the share of a device copy's rate in the same run. Operands rotate among copies that are larger
-// than the cache together.
+// The kernels of the first CUDA device at V4.1-Flash's shapes: microseconds, bytes per second, and
+// the share of a device copy's rate in the same run. Operands rotate among copies that together are
+// larger than the cache.
 //
-//   bench_gpu [rows of a prompt chunk [anything: those alone]]
+//   bench_gpu [rows of a prompt chunk [anything: only those]]
 //
-// First come the stages of a layer of one token, and the layer as a whole: launched kernel by
+// First come the stages of a layer for one token, and the layer as a whole: launched kernel by
 // kernel, as a graph, and both without the overlap of kernels that compute 9.0 and later have.
 #include <algorithm>
 #include <cstdio>
@@ -27,14 +27,14 @@ constexpr int32_t o_rank = 1024, experts = 384, top_k = 6, window = 128, picked 
 
 struct Bench {
     Backend& backend;
-    double copy_rate = 0;  // bytes read and written a second
+    double copy_rate = 0;  // bytes read and written per second
     uint64_t state = 88172645463325252ull;
 
     uint64_t random() {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         return state;
     }
-    // A megabyte of random bytes, again and again.
+    // A megabyte of random bytes, repeated.
     template <class T, class Next>
     T* fill(size_t count, const Next& next) {
         auto memory = backend.allocate(count * sizeof(T) + 256, "bench");
@@ -52,33 +52,32 @@ struct Bench {
     }
     template <class T>
     T* take(size_t count, uint8_t low = 0x60, uint8_t high = 0x7f) {
-        return fill<T>(count,
-                       [&] { return (uint8_t)(low + random() % (uint64_t)(high - low + 1)); });
+        return fill<T>(count, [&] { return uint8_t(low + random() % uint64_t(high - low + 1)); });
     }
     Fp8Matrix fp8(int32_t rows, int32_t cols) {
-        return {take<uint8_t>((size_t)rows * cols, 0, 0x7e),
-                take<uint8_t>((size_t)(rows + 31) / 32 * (cols / 32), 112, 118), rows, cols};
+        return {take<uint8_t>(size_t(rows) * cols, 0, 0x7e),
+                take<uint8_t>(size_t(rows + 31) / 32 * (cols / 32), 112, 118), rows, cols};
     }
     Fp4Matrix fp4(int32_t rows, int32_t cols) {
-        return {take<uint8_t>((size_t)rows * cols / 2, 0, 255),
-                take<uint8_t>((size_t)rows * cols / 32, 116, 120), rows, cols};
+        return {take<uint8_t>(size_t(rows) * cols / 2, 0, 255),
+                take<uint8_t>(size_t(rows) * cols / 32, 116, 120), rows, cols};
     }
     QuantRows rows(int32_t n, int32_t cols) {
-        auto next = [&] {  // near enough to normal: four uniform numbers
+        auto next = [&] {  // roughly normal: four uniform numbers
             float sum = -2.0f;
-            for (int i = 0; i < 4; ++i) sum += (float)(random() >> 40) / 16777216.0f;
+            for (int i = 0; i < 4; ++i) sum += float(random() >> 40) / 16777216.0f;
             return float_to_e4m3(sum * 220.0f);
         };
-        return {fill<uint8_t>((size_t)n * cols, next),
-                take<uint8_t>((size_t)n * cols / 32, 116, 120)};
+        return {fill<uint8_t>(size_t(n) * cols, next),
+                take<uint8_t>(size_t(n) * cols / 32, 116, 120)};
     }
 
-    // Seconds of one call; `run(i)` uses operand set i.
+    // Seconds per call; `run(i)` uses operand set i.
     template <class Run>
     double time(int repeats, const Run& run) {
         double best = 1e9;
         for (int round = 0; round < 5; ++round) {
-            (void)backend.synchronize();
+            static_cast<void>(backend.synchronize());
             auto start = Clock::now();
             for (int i = 0; i < repeats; ++i) run(i);
             auto done = backend.synchronize();
@@ -104,27 +103,27 @@ void measure_copy(Bench& b) {
     size_t bytes = 1ull << 30;
     auto *from = b.take<uint8_t>(bytes), *to = b.take<uint8_t>(bytes);
     double s = b.time(10, [&](int) { b.backend.copy(to, from, bytes); });
-    b.copy_rate = 2.0 * (double)bytes / s;
+    b.copy_rate = 2.0 * double(bytes) / s;
     std::printf("device copy, read and written: %.0f GB/s\n", b.copy_rate / 1e9);
-    // What the same memory gives to a copy as short as a kernel for one row.
+    // The rate of the same memory for a copy as short as a kernel for one row.
     struct Size {
         const char* name;
         size_t bytes;
     };
-    size_t expert = (size_t)3 * inner * dim * 17 / 32;
+    size_t expert = size_t(3) * inner * dim * 17 / 32;
     for (Size size :
-         {Size{"copy that moves as much as wq_b holds", (size_t)heads * head_dim * q_rank},
+         {Size{"copy that moves as much as wq_b holds", size_t(heads) * head_dim * q_rank},
           Size{"copy that moves as much as one expert", expert},
           Size{"copy that moves as much as six experts", top_k * expert}}) {
         size_t half = size.bytes / 2 / 256 * 256, places = bytes / half;
-        b.row(size.name, 2.0 * (double)half, 200, [&](int i) {
-            size_t at = (size_t)i % places * half;
+        b.row(size.name, 2.0 * double(half), 200, [&](int i) {
+            size_t at = size_t(i) % places * half;
             b.backend.copy(to + at, from + at, half);
         });
     }
 }
 
-// A token's routed experts, a dozen to draw from.
+// The routed experts of a token, drawn from a dozen.
 std::function<void(int)> six_experts(Bench& b, QuantRows x, bf16* out) {
     std::vector<ExpertWeights> w;
     for (int i = 0; i < 12; ++i)
@@ -159,10 +158,10 @@ std::vector<Fp8Matrix> matrices(Bench& b, int32_t rows, int32_t cols) {
     return w;
 }
 double matrix_bytes(int32_t rows, int32_t cols) {
-    return (double)rows * cols * 33 / 32;
+    return double(rows) * cols * 33 / 32;
 }
 
-// A token's activations between two stages.
+// Activations of a token between two stages.
 struct Token {
     explicit Token(Bench& b) : b(b) {}
     bf16* wide(int32_t count) { return b.take<bf16>(count, 0x3c, 0x3f); }
@@ -188,7 +187,7 @@ std::function<void(int)> hyper_step(Token& t) {
     op.quant = {t.xq, t.x, 1, dim};
     std::vector<float*> fn;
     for (int i = 0; i < weight_copies; ++i)
-        fn.push_back(t.b.take<float>((size_t)24 * 4 * dim, 0x20, 0x3c));
+        fn.push_back(t.b.take<float>(size_t(24) * 4 * dim, 0x20, 0x3c));
     Backend& on = t.b.backend;
     return [=, &on](int i) mutable {
         op.mix.fn.data = fn[i % weight_copies];
@@ -202,7 +201,7 @@ std::vector<Stage> attention_stages(Token& token) {
     Backend& on = b.backend;
     bf16 *qr = token.wide(q_rank), *kv = token.wide(head_dim), *q = token.wide(heads * head_dim);
     bf16 *o = token.wide(heads * head_dim), *t = token.wide(groups * o_rank), *y = token.y;
-    bf16 *ring = token.wide(window * head_dim), *rows = token.wide(8192 * head_dim);
+    bf16 *buffer = token.wide(window * head_dim), *rows = token.wide(8192 * head_dim);
     QuantRows xq = token.xq, qrq = b.rows(1, q_rank), tq = b.rows(1, groups * o_rank);
     float* turn = b.take<float>(64, 0x3c, 0x3e);
     auto rotate = [=](bf16* values, int32_t count, bool inverse) {
@@ -215,7 +214,7 @@ std::vector<Stage> attention_stages(Token& token) {
     finish.key = {kv, kv, token.norm, 1, head_dim, 1e-20f};
     finish.key_place = rotate(kv, 1, false);
     finish.key_place.requant = Requant::fp8_32;
-    finish.store = {ring, kv, 1, head_dim, window, 5};
+    finish.store = {buffer, kv, 1, head_dim, window, 5};
     std::vector<int32_t> top(picked);
     for (int32_t i = 0; i < picked; ++i) top[i] = i * 8;
     auto* topk = b.take<int32_t>(picked);
@@ -223,7 +222,7 @@ std::vector<Stage> attention_stages(Token& token) {
     RotatedAttention attend{};
     attend.query = rotate(q, heads, false);
     attend.back = rotate(o, heads, true);
-    attend.attention = {o, q,     ring,     kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
+    attend.attention = {o, q,     buffer,   kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
                         1, heads, head_dim, window, 8192, picked, 0.044f};
     auto wq_a = matrices(b, q_rank, dim), wkv = matrices(b, head_dim, dim);
     auto wq_b = matrices(b, heads * head_dim, q_rank), wo_b = matrices(b, dim, groups * o_rank);
@@ -246,14 +245,14 @@ std::vector<Stage> attention_stages(Token& token) {
             {"wo_b", matrix_bytes(dim, groups * o_rank), out}};
 }
 
-// From the router on: one stage before the trip to the host, the rest after.
+// From the router on: one stage before the trip to the host, the others after it.
 std::vector<Stage> expert_stages(Token& token) {
     Bench& b = token.b;
     Backend& on = b.backend;
     bf16 *x = token.x, *shared = token.shared, *act = token.wide(inner), *up = token.wide(inner);
     QuantRows xq = token.xq, actq = b.rows(1, inner);
     float *weights = token.other, *bias = token.small;
-    Bf16Matrix gate{b.take<bf16>((size_t)experts * dim, 0x3c, 0x3d), experts, dim};
+    Bf16Matrix gate{b.take<bf16>(size_t(experts) * dim, 0x3c, 0x3d), experts, dim};
     auto* ids = b.take<int32_t>(top_k);
     auto w1 = matrices(b, inner, dim), w3 = matrices(b, inner, dim), w2 = matrices(b, dim, inner);
     auto route = [=, &on](int) { on.run(Route{ids, weights, gate, bias, x, 1, top_k, 1.5f}); };
@@ -291,11 +290,11 @@ void layer(Bench& b, bool alone) {
     if (alone)
         std::printf("%-44s %9.1f us; its bytes at the copy rate: %.1f us\n",
                     "the stages, one by one", sum * 1e6, bytes / b.copy_rate * 1e6);
-    int32_t before_trip = (int32_t)stages.size() - 3;
+    int32_t before_trip = int32_t(stages.size()) - 3;
     b.row("a layer, as a decode step runs it", bytes, 200, [&](int i) {
         b.backend.begin_repeat(i % 40);
         for (int32_t s = 0; s < before_trip; ++s) stages[s].run(i);
-        (void)b.backend.mark_compute();  // sends what was recorded
+        static_cast<void>(b.backend.mark_compute());  // sends what was recorded
         for (size_t s = before_trip; s < stages.size(); ++s) stages[s].run(i);
     });
 }
@@ -312,18 +311,18 @@ void dense(Bench& b, int32_t n) {
         std::vector<Fp8Matrix> w;
         for (int i = 0; i < copies; ++i) w.push_back(b.fp8(s.rows, s.cols));
         QuantRows x = b.rows(n, s.cols);
-        auto* y = b.take<bf16>((size_t)n * s.rows);
+        auto* y = b.take<bf16>(size_t(n) * s.rows);
         std::string name = cat("LinearFp8 ", s.name, ", ", n, " rows");
-        b.row(name.c_str(), (double)s.rows * s.cols, n > 64 ? 20 : 200, [&](int i) {
+        b.row(name.c_str(), double(s.rows) * s.cols, n > 64 ? 20 : 200, [&](int i) {
             b.backend.run(LinearFp8{y, w[i % copies], x, n});
         });
     }
     std::vector<Fp8Matrix> w;
     for (int i = 0; i < copies; ++i) w.push_back(b.fp8(groups * o_rank, heads * head_dim / groups));
-    auto* o = b.take<bf16>((size_t)n * heads * head_dim, 0x3c, 0x3f);
-    auto* t = b.take<bf16>((size_t)n * groups * o_rank);
+    auto* o = b.take<bf16>(size_t(n) * heads * head_dim, 0x3c, 0x3f);
+    auto* t = b.take<bf16>(size_t(n) * groups * o_rank);
     std::string name = cat("GroupedOutput wo_a, ", n, " rows");
-    b.row(name.c_str(), (double)groups * o_rank * heads * head_dim / groups, n > 64 ? 20 : 200,
+    b.row(name.c_str(), double(groups) * o_rank * heads * head_dim / groups, n > 64 ? 20 : 200,
           [&](int i) {
               b.backend.run(GroupedOutput{t, w[i % copies], o, n, groups});
           });
@@ -335,7 +334,7 @@ void routed(Bench& b, int32_t n) {
     for (int i = 0; i < copies; ++i)
         w.push_back({b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)});
     QuantRows x = b.rows(n, dim);
-    auto* out = b.take<bf16>((size_t)n * dim);
+    auto* out = b.take<bf16>(size_t(n) * dim);
     std::vector<int32_t> ids(n);
     for (int32_t i = 0; i < n; ++i) ids[i] = i;
     auto* slots = b.take<int32_t>(ids.size());
@@ -347,15 +346,15 @@ void routed(Bench& b, int32_t n) {
     });
 }
 
-// All experts of a layer that a chunk chose, evenly, as the engine hands them over.
+// All experts of a layer that a chunk chose, evenly, in the form in which the engine passes them.
 void routed_batch(Bench& b, int32_t n) {
     constexpr int32_t used = 48;
     int32_t each = n * top_k / used;
     if (each < 2) return;
-    std::vector<int32_t> rows((size_t)used * each), slots(rows.size());
+    std::vector<int32_t> rows(size_t(used) * each), slots(rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
-        rows[i] = (int32_t)(i * 7 % (size_t)n);
-        slots[i] = (int32_t)i;
+        rows[i] = int32_t(i * 7 % size_t(n));
+        slots[i] = int32_t(i);
     }
     auto lists = b.backend.allocate_shared(rows.size() * 12, "lists");
     if (!lists) std::exit(4);
@@ -368,7 +367,7 @@ void routed_batch(Bench& b, int32_t n) {
     auto* out = b.take<bf16>(rows.size() * dim);
     std::vector<RoutedExpert> items;
     for (int32_t i = 0; i < used; ++i) {
-        size_t first = (size_t)i * each;
+        size_t first = size_t(i) * each;
         items.push_back({out,
                          {b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)},
                          x,
@@ -385,19 +384,19 @@ void routed_batch(Bench& b, int32_t n) {
 }
 
 void attention(Bench& b, int32_t n) {
-    auto* q = b.take<bf16>((size_t)n * heads * head_dim, 0x3c, 0x3f);
-    auto* o = b.take<bf16>((size_t)n * heads * head_dim);
-    auto *ring = b.take<bf16>((size_t)window * head_dim, 0x3c, 0x3f),
-         *chunk = b.take<bf16>((size_t)n * head_dim, 0x3c, 0x3f);
-    auto* rows = b.take<bf16>((size_t)8192 * head_dim, 0x3c, 0x3f);
-    std::vector<int32_t> top((size_t)n * picked);
-    for (size_t i = 0; i < top.size(); ++i) top[i] = (int32_t)(i % picked) * 8;
+    auto* q = b.take<bf16>(size_t(n) * heads * head_dim, 0x3c, 0x3f);
+    auto* o = b.take<bf16>(size_t(n) * heads * head_dim);
+    auto *buffer = b.take<bf16>(size_t(window) * head_dim, 0x3c, 0x3f),
+         *chunk = b.take<bf16>(size_t(n) * head_dim, 0x3c, 0x3f);
+    auto* rows = b.take<bf16>(size_t(8192) * head_dim, 0x3c, 0x3f);
+    std::vector<int32_t> top(size_t(n) * picked);
+    for (size_t i = 0; i < top.size(); ++i) top[i] = int32_t(i % picked) * 8;
     auto* topk = b.take<int32_t>(top.size());
     b.backend.upload(topk, top.data(), top.size() * 4);
     auto* sink = b.take<float>(heads, 0x3c, 0x3f);
     std::string name = cat("SparseAttention, 640 keys, ", n, " rows");
-    b.row(name.c_str(), (double)n * 640 * head_dim * 2, n > 64 ? 10 : 100, [&](int) {
-        b.backend.run(SparseAttention{o, q, ring, chunk, rows, topk, sink, n, heads, head_dim,
+    b.row(name.c_str(), double(n) * 640 * head_dim * 2, n > 64 ? 10 : 100, [&](int) {
+        b.backend.run(SparseAttention{o, q, buffer, chunk, rows, topk, sink, n, heads, head_dim,
                                       window, 8192, picked, 0.044f});
     });
 }
@@ -405,14 +404,14 @@ void attention(Bench& b, int32_t n) {
 void between(Bench& b, int32_t n) {
     constexpr int copies = 40;
     std::vector<float*> fn;
-    for (int i = 0; i < copies; ++i) fn.push_back(b.take<float>((size_t)24 * 4 * dim, 0x20, 0x3c));
+    for (int i = 0; i < copies; ++i) fn.push_back(b.take<float>(size_t(24) * 4 * dim, 0x20, 0x3c));
     HyperStep op{};
-    auto *h = b.take<bf16>((size_t)n * 4 * dim, 0x3c, 0x3f),
-         *h2 = b.take<bf16>((size_t)n * 4 * dim);
-    auto *y = b.take<bf16>((size_t)n * dim, 0x3c, 0x3f), *x = b.take<bf16>((size_t)n * dim);
-    auto *c = b.take<bf16>((size_t)n * dim), *w = b.take<bf16>(dim, 0x3c, 0x3f);
-    auto *coefficients = b.take<float>((size_t)n * 64, 0x3c, 0x3e),
-         *more = b.take<float>((size_t)n * 64);
+    auto *h = b.take<bf16>(size_t(n) * 4 * dim, 0x3c, 0x3f),
+         *h2 = b.take<bf16>(size_t(n) * 4 * dim);
+    auto *y = b.take<bf16>(size_t(n) * dim, 0x3c, 0x3f), *x = b.take<bf16>(size_t(n) * dim);
+    auto *c = b.take<bf16>(size_t(n) * dim), *w = b.take<bf16>(dim, 0x3c, 0x3f);
+    auto *coefficients = b.take<float>(size_t(n) * 64, 0x3c, 0x3e),
+         *more = b.take<float>(size_t(n) * 64);
     auto* small = b.take<float>(32, 0x3c, 0x3e);
     // The engine keeps the streams of many tokens in place.
     if (n > 8) h2 = h;
@@ -427,15 +426,15 @@ void between(Bench& b, int32_t n) {
         op.mix.fn.data = fn[i % copies];
         b.backend.run(op);
     });
-    Bf16Matrix gate{b.take<bf16>((size_t)experts * dim, 0x3c, 0x3d), experts, dim};
-    auto* ids = b.take<int32_t>((size_t)n * top_k);
+    Bf16Matrix gate{b.take<bf16>(size_t(experts) * dim, 0x3c, 0x3d), experts, dim};
+    auto* ids = b.take<int32_t>(size_t(n) * top_k);
     std::string route = cat("Route, ", n, " rows");
     b.row(route.c_str(), 2.0 * experts * dim, n > 64 ? 20 : 200, [&](int) {
-        b.backend.run(Route{ids, more, gate, (float*)small, x, n, top_k, 1.5f});
+        b.backend.run(Route{ids, more, gate, reinterpret_cast<float*>(small), x, n, top_k, 1.5f});
     });
 }
 
-// A backend of its own, with what its kernels need reserved; null (and said) if there is none.
+// A backend with the scratch of its kernels reserved; if there is none, null and a message.
 std::unique_ptr<Backend> open(const CudaOptions& options, int32_t rows) {
     auto made = make_cuda_backend(options);
     Shapes largest;

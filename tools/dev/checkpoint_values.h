@@ -1,9 +1,9 @@
-// What make_checkpoint writes into a tensor: bytes that follow from the seed, the tensor's name and
-// the place in it alone, so that any part can be made, and made again, by any thread.
+// The values that make_checkpoint writes into a tensor. Each byte depends only on the seed, the
+// tensor's name and its place in the tensor, so any thread can make any part, and make it again.
 //
-// Codes are random and scales make every linear keep the size of its input, so that activations
-// stay finite. Routing: the router's scores of one token are those of independent normal logits, so
-// the selection bias that gives an expert a wanted popularity can be computed.
+// Codes are random. Scales let every linear layer keep the size of its input, so that activations
+// stay finite. The router's scores of one token are those of independent normal logits, so the
+// selection bias that gives an expert a wanted popularity can be computed.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct PlannedTensor {
     uint64_t offset = 0, bytes = 0;  // in the data area
 };
 
-inline uint64_t mix(uint64_t x) {  // splitmix64: a counter in, 64 random bits out
+inline uint64_t mix(uint64_t x) {  // splitmix64: turns a counter into 64 random bits
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -39,33 +39,33 @@ inline bool contains(const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
 }
 
-// ---- routing
+// ---- routing ------------------------------------------------------------------------------------
 
 inline double normal_quantile(double p) {
     double low = -9, high = 9;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60; ++i) {
         double middle = (low + high) / 2;
         (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
     }
     return low;
 }
 
-// How often the experts of a layer are wanted, by rank: 1 / rank^skew, none above `most`, together
-// `top_k`.
+// How often each expert of a layer is chosen, by rank: proportional to 1 / rank^skew, at most
+// `most`, `top_k` in total.
 inline std::vector<double> popularity(int experts, int top_k, double skew) {
     const double most = std::max(0.9, static_cast<double>(top_k) / experts);
     std::vector<double> out(static_cast<size_t>(experts));
     double low = 0, high = 1;
     auto total = [&](double factor) {
         double sum = 0;
-        for (size_t i = 0; i < out.size(); i++) {
+        for (size_t i = 0; i < out.size(); ++i) {
             out[i] = std::min(most, factor * std::pow(static_cast<double>(i + 1), -skew));
             sum += out[i];
         }
         return sum;
     };
     while (total(high) < top_k && high < 1e30) high *= 2;
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; ++i) {
         double middle = (low + high) / 2;
         (total(middle) < top_k ? low : high) = middle;
     }
@@ -73,8 +73,9 @@ inline std::vector<double> popularity(int experts, int top_k, double skew) {
     return out;
 }
 
-// The selection bias of every expert of one layer. An expert is chosen with probability p when its
-// score sqrt(softplus(normal logit)) is lifted from its own 1 - p quantile to that of the others.
+// The selection bias of every expert of one layer. An expert is chosen with probability p when the
+// bias lifts its score sqrt(softplus(normal logit)) from its own 1 - p quantile to that of the
+// others.
 inline std::vector<float> gate_bias(const ModelShape& s, uint64_t key) {
     if (s.skew <= 0) return std::vector<float>(static_cast<size_t>(s.experts), 0.0f);
     auto score_at = [](double p) {
@@ -87,21 +88,21 @@ inline std::vector<float> gate_bias(const ModelShape& s, uint64_t key) {
               [&](size_t a, size_t b) { return mix(key + a) < mix(key + b); });
     auto wanted = popularity(s.experts, s.top_k, s.skew);
     std::vector<float> bias(ranked.size());
-    for (size_t i = 0; i < ranked.size(); i++)
+    for (size_t i = 0; i < ranked.size(); ++i)
         bias[ranked[i]] = static_cast<float>(even - score_at(wanted[i]));
     return bias;
 }
 
-// ---- values of one tensor
+// ---- values of one tensor -----------------------------------------------------------------------
 
 struct Values {
-    uint64_t key = 0;              // of its random numbers
+    uint64_t key = 0;              // seed of its random numbers
     float center = 0, spread = 0;  // uniform in center +- spread
     uint8_t scale = 127;           // E8M0 byte of scale tensors
-    std::vector<float> table;      // F32 values one by one, instead
+    std::vector<float> table;      // if not empty: the F32 values themselves
 };
 
-// Row length in elements. A scale tensor has that of the weight of the same name.
+// Row length in elements. A scale tensor counts the elements of its weight.
 inline uint64_t columns_of(const PlannedTensor& t) {
     uint64_t last = t.shape.back();
     return t.storage == Storage::fp4 ? last * 2 : t.storage == Storage::e8m0 ? last * 32 : last;
@@ -114,7 +115,8 @@ inline Values values_of(const PlannedTensor& t, const ModelShape& s) {
     // Root mean square of random codes: E2M1 nibbles 2.9, the E4M3 codes used here 1.1.
     const double codes = contains(t.name, ".ffn.experts.") ? 2.9 : 1.1;
     int doublings = static_cast<int>(std::lround(std::log2(target / codes)));
-    // What attention gathers changes slowly from token to token, and so does what it is part of.
+    // Attention output changes slowly from token to token; the stronger it is, the more alike the
+    // router's inputs.
     if (contains(t.name, "attn.wo_b.")) doublings += s.locality;
     if (contains(t.name, "engram.embed")) doublings = 0;
     v.scale = static_cast<uint8_t>(127 + doublings);
@@ -143,7 +145,7 @@ inline uint16_t bf16_bits(float value) {
     return static_cast<uint16_t>((bits + 0x8000) >> 16);
 }
 
-// `count` bytes of a tensor from byte `at` (a multiple of 8) on.
+// Fills `out` with `count` bytes of the tensor, from byte `at` (a multiple of 8) on.
 inline void fill(const PlannedTensor& t, const Values& v, uint64_t at, std::byte* out,
                  size_t count) {
     if (t.storage == Storage::e8m0) {
@@ -162,7 +164,7 @@ inline void fill(const PlannedTensor& t, const Values& v, uint64_t at, std::byte
             word = (bits & 0x8f8f8f8f8f8f8f8fu) | 0x3030303030303030u;
         } else if (t.storage == Storage::bf16) {
             word = 0;
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < 4; ++k) {
                 auto part = static_cast<uint32_t>(bits >> (16 * k)) << 16;
                 word |= uint64_t{bf16_bits(uniform(part, v))} << (16 * k);
             }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds with the CUDA backend for every architecture and reads the compiler's report: no kernel may use more than 99 KB of
-# static shared memory a block, none may spill, and the binary must start without a driver.
+# Builds with the CUDA backend for every architecture and checks the compiler's report: no kernel may use more than
+# 99 KB of static shared memory per block, and none may spill. The binary must also start without a driver.
 #   cuda_build.sh [BUILD_DIR]
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,14 +1,17 @@
-"""What a machine with a card reaches at the released model's true shapes, beside what its drive, link and memory allow.
+"""Measures a machine with a GPU at the released model's shapes, beside what its drive, link and memory allow.
 
     full_size.py BINARY MAKE_CHECKPOINT [--only STAGES] [--shm DIR] [--disk DIR] [--vram SIZE] [--device NAME]
                  [--keep] [--small] [--log DIR]
 
-All stages take ten minutes or a little more; two halves: cold,load,paced,prompt,gemv and ladder,drives,cache,cputier,soak.
-Needs about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache beside them), 30 GiB on a real disk, a card.
-Writes the checkpoints it needs with make_checkpoint, removes them at the end, prints each row as it is measured, and all of
-them as one table at the end. --small: shapes for a dry run on a CPU, in about a minute. Limits of decode rows are the
-drive's rate over the bytes the run had to read (misses, and guesses that were used before they were missed): shares are of that. A paced drive
-(--io paced:RATE) stands in for a given one; the real disk's rate is that of plain reads just before and just after a run.
+All stages take somewhat more than ten minutes. In two halves: cold,load,paced,prompt,gemv and
+ladder,drives,cache,cputier,soak. Needs a GPU, about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache
+beside them) and 30 GiB on a real drive. Writes the checkpoints it needs with make_checkpoint, removes them at the end,
+prints each row as it is measured, and all rows as one table at the end. --small uses shapes for a dry run on a CPU,
+which takes about a minute.
+
+The limit of a decode row is the drive's rate divided by the bytes that the run had to read: misses, and prefetched
+experts that were used. Shares are of that limit. A paced drive (--io paced:RATE) plays a drive of a given rate; the
+rate of the real drive is that of plain reads just before and just after a run.
 """
 import argparse
 import json
@@ -27,7 +30,7 @@ ROUTES = ["--skew", "0.7", "--locality", "1"]
 
 
 class Scale:
-    """Shapes and rates: the release's, or small ones with the same proportions."""
+    """Shapes and rates: those of the released model, or small ones with the same proportions."""
 
     def __init__(self, small):
         self.small = small
@@ -43,7 +46,7 @@ class Scale:
         self.flags = {n: base + ROUTES + ["--layers", str(layers[n]), "--experts", str(experts[n])] for n in layers}
         self.tokens = 8 if small else 16
         self.prompts = [100, 400, 800] if small else [300, 4096, 8192]
-        # 16, 32 and 64 GB hold this many of the release's 15360 experts; a checkpoint with fewer gets the same share.
+        # 16, 32 and 64 GB hold this many of the model's 15360 experts; a checkpoint with fewer gets the same share.
         self.cached = [(gb, int(gb * 1e9 / 18800640 / 15360 * layers["deep"] * experts["deep"])) for gb in (16, 32, 64)]
         if small:
             self.cached = [(gb, 12 * i) for i, (gb, _) in enumerate(self.cached, 1)]
@@ -84,7 +87,7 @@ class Bench:
     # ---- runs
 
     def call(self, key, *arguments, limit=300):
-        """JSON of one run of sluice; RuntimeError with its last line."""
+        """Runs sluice and returns its JSON; raises RuntimeError with the last line of stderr."""
         start = time.time()
         command = [self.o.binary, *arguments]
         env = dict(os.environ, OMP_WAIT_POLICY="passive") if self.scale.small else os.environ
@@ -127,7 +130,7 @@ class Bench:
         own = answer["limit"]
         parts = [note] if note else []
         if own["binds"]:
-            parts.append(f"own limit {own['tok_s']:.2f}, {100 * own['share']:.0f} %, {own['binds']} binds")
+            parts.append(f"own limit {own['tok_s']:.2f}, {100 * own['share']:.0f} %, bottleneck {own['binds']}")
         if cache["prefetch_started"]:
             parts.append(f"prefetch {cache['prefetch_used']} used of {cache['prefetch_started']}")
         self.row(name, f"{speed:.3f} tok/s", f"{limit:.3f} tok/s", speed / limit, wanted, "; ".join(parts))
@@ -144,17 +147,17 @@ class Bench:
         return sum(c["bytes"] for c in classes if c["class"] not in ("routed experts", "Engram tables"))
 
     def plain_rate(self):
-        """Bytes a second of plain io_uring reads of the disk's checkpoint at their best block and depth, a median of rounds.
-        Disks of shared machines move from one second to the next: what is held against them is read between two of these."""
+        """Bytes per second of plain io_uring reads from the real drive, at their best block size and depth: a median.
+        Drives of shared machines change from one second to the next, so each run is measured between two of these."""
         return self.bench("disk-rate", self.model("disk"), "drive")["drive"]["best_bytes_s"]
 
     def around(self, runs):
-        """For each of `runs`: what it returns, and the disk's rate just before and just after it."""
+        """For each of `runs`: its result, and the mean of the drive's rates just before and just after it."""
         rates, results = [self.plain_rate()], []
         for run in runs:
             results.append(run())
             rates.append(self.plain_rate())
-        self.row("real disk meanwhile, plain reads", self.gb(statistics.median(rates)),
+        self.row("real drive meanwhile, plain reads", self.gb(statistics.median(rates)),
                  note=f"{self.gb(min(rates))} to {self.gb(max(rates))}")
         return [(result, (rates[i] + rates[i + 1]) / 2) for i, result in enumerate(results)]
 
@@ -171,7 +174,7 @@ class Bench:
                                                            *self.no_vram(), *flags, tokens=self.scale.tokens // 2)
                 for name, flags in cases]
         for (name, _), (answer, rate) in zip(cases, self.around(runs)):
-            self.decode(f"cold decode, real disk, {name}", answer, rate, "95 %",
+            self.decode(f"cold decode, real drive, {name}", answer, rate, "95 %",
                         f"the run's own reads {self.gb(answer['io']['gb_s'] * 1e9)}")
 
     def load_rows(self, name, answer, dense, rate):
@@ -191,8 +194,8 @@ class Bench:
         paced = run("wide", "--io", self.pace(self.scale.rate))
         self.load_rows("paced " + self.gb(self.scale.rate), paced, self.dense_bytes(self.model("wide")), self.scale.rate)
         dense = self.dense_bytes(self.model("disk"))
-        shares = [self.load_rows("real disk", answer, dense, rate) for answer, rate in self.around(3 * [lambda: run("disk")])]
-        self.row("  dense load, real disk, the middle one", "", share=statistics.median(shares), wanted="90 %")
+        shares = [self.load_rows("real drive", answer, dense, rate) for answer, rate in self.around(3 * [lambda: run("disk")])]
+        self.row("  dense load, real drive, the median", "", share=statistics.median(shares), wanted="90 %")
 
     def stage_paced(self):
         for name, flags, wanted in (("off", ("--prefetch", "off"), "90 %"), ("2", ("--prefetch", "2"), "95 %"),
@@ -220,7 +223,7 @@ class Bench:
 
     def stage_prompt(self):
         for model in ("wide", "deep"):
-            # What a token uses, and twice what the chunks of a prompt share of a layer (14 GB at the release's 384 experts).
+            # The experts of a token, and those of two layers, which chunks of a prompt share (14 GB with 384 per layer).
             slots = max(6 * self.scale.layers[model], 2 * self.scale.experts[model])
             for count in self.scale.prompts[1:2] if model == "wide" else self.scale.prompts:
                 name = (f"prompt of {count}, paced {self.gb(self.scale.rate)}, {self.scale.layers[model]} layers x "
@@ -234,17 +237,17 @@ class Bench:
                     continue
                 cache, seconds = answer["cache"], answer["timings"]["prompt_s"]
                 tokens = answer["usage"]["prompt_tokens"]
-                # Every expert that any token chose, once, however many chunks the prompt was swept in.
+                # Every expert that any token chose, once, however many chunks the prompt has.
                 distinct = min(cache["sweep_asked"], self.scale.layers[model] * self.scale.experts[model])
                 limit = distinct * self.scale.expert / self.scale.rate
                 own = answer.get("prompt_limit") or {}
                 note = f"{tokens} tokens in {seconds:.2f} s; {cache['sweep_asked']} experts asked"
                 if own.get("binds"):
-                    note += f"; own limit {own['tok_s']:.0f} tok/s, {100 * own['share']:.0f} %, {own['binds']} binds"
+                    note += f"; own limit {own['tok_s']:.0f} tok/s, {100 * own['share']:.0f} %, bottleneck {own['binds']}"
                 self.row(name, f"{tokens / seconds:.1f} tok/s", f"{tokens / limit:.1f} tok/s", limit / seconds, "90 %", note)
 
     def linked(self, name, source, chosen):
-        """A folder with links to those of `source`'s files that `chosen` picks; shards, the rest with the first."""
+        """A folder with links to those files of `source` that `chosen` picks."""
         folder = os.path.join(self.o.shm, "sluice-full-size-" + name)
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
@@ -264,7 +267,7 @@ class Bench:
         off, governed, guess = ("--prefetch", "off"), (), ("--prefetch", "6")
         one = self.decode(f"one drive of {self.gb(slow)}",
                           self.answer("drive-one", wide, *cold, *off, "--io", self.pace(slow), tokens=few), slow)
-        # A layer is one shard, so only what is read for a later layer meanwhile uses the other drive of a spread model.
+        # A layer is one shard: with shards spread, only reads for a later layer keep the other drive busy.
         cases = (("two drives alike, full mirror", wide, ("--mirror", mirror, *off), (slow, slow), ""),
                  ("the same, 6 guesses", wide, ("--mirror", mirror, *guess), (slow, slow), "95 %"),
                  ("mirror, drives 2:1", wide, ("--mirror", mirror, *off), (fast, slow), ""),
@@ -274,7 +277,7 @@ class Bench:
                  ("the same, governed guesses", [first, second], governed, (slow, slow), ""),
                  ("the same, 6 guesses", [first, second], guess, (slow, slow), ""))
         for i, (name, model, flags, rates, wanted) in enumerate(cases):
-            try:  # the governor finds its number within the first dozen tokens
+            try:  # the governor settles within the first dozen tokens
                 answer = self.answer(f"drives-{i}", model, *cold, *flags, "--io", self.pace(*rates),
                                      tokens=few if "--prefetch" in flags else 3 * few)
                 speed = self.decode(name, answer, sum(rates), wanted)
@@ -284,7 +287,7 @@ class Bench:
                 self.failed(name, error)
         try:
             text = self.prompt_text(self.scale.prompts[0])
-            # What is read ahead from the other drive waits in RAM: a layer of it.
+            # Experts read ahead from the other drive wait in RAM: one layer of them.
             held = ("--cache-slots", str(2 * self.scale.experts["wide"] + 240), *self.no_vram(), "--prefetch", "off")
             times = [self.answer(f"drives-prompt-{i}", model, *held, "--io", self.pace(*rates), tokens=1, prompt=text)
                      ["timings"]["prompt_s"] for i, (model, rates) in enumerate(((wide, [slow]), ([first, second], [slow, slow])))]
@@ -310,15 +313,14 @@ class Bench:
                     self.replay(slots, routes, cache)
 
     def replay(self, slots, routes, live):
-        runs = self.call(f"replay-{slots}", "simulate", routes, "--cache-slots", str(slots), "--cache-policy",
-                         "aging-lru,lru,lfu,slru,layer-lru,belady", "--json")[0]["runs"]
+        runs = self.call(f"replay-{slots}", "simulate", routes, "--cache-slots", str(slots), "--json")[0]["runs"]
         same = all(live[c] == runs[0]["cache"][c] for c in ("asked", "hits", "misses", "evictions", "sweep_asked", "sweep_hits"))
         text = ", ".join(f"{r['policy']} {100 * r['cache']['hits'] / r['cache']['asked']:.1f}" for r in runs)
         self.row("  replay of its routes", "equal" if same else "DIFFERENT", note=text + " % hits")
 
     def stage_cputier(self):
         if not self.no_vram():
-            return self.row("experts in RAM, CPU or card", "", note="needs a card")
+            return self.row("experts in RAM, CPU or GPU", "", note="needs a GPU")
         part = self.model("part")
         slots = self.scale.layers["part"] * self.scale.experts["part"]
         speeds = {}
@@ -335,11 +337,11 @@ class Bench:
             cache, own = answer["cache"], answer["limit"]
             self.row(f"experts in RAM, link paced to {self.gb(self.scale.link)}, --cpu-experts {pure}", f"{speeds[pure]:.2f} tok/s",
                      note=f"hits {100 * cache['hits'] / max(1, cache['asked']):.1f} %; own limit {own['tok_s'] or 0:.2f}, "
-                          f"{own['binds']} binds; {json.dumps(answer.get('cpu_experts', answer.get('cpu', {})))}")
+                          f"bottleneck {own['binds']}; {json.dumps(answer.get('cpu_experts', answer.get('cpu', {})))}")
         if len(speeds) == 3:
             best = max(speeds["off"], speeds["100%"])
-            self.row("split / the better pure mode", f"{speeds['auto'] / best:.2f} x", "1.00 x", speeds["auto"] / best, "100 %")
-            self.row("split / card only", f"{speeds['auto'] / speeds['off']:.2f} x", "", None, "1.3 x")
+            self.row("split / the better of the two alone", f"{speeds['auto'] / best:.2f} x", "1.00 x", speeds["auto"] / best, "100 %")
+            self.row("split / GPU alone", f"{speeds['auto'] / speeds['off']:.2f} x", "", None, "1.3 x")
 
     def stage_gemv(self):
         try:
@@ -353,8 +355,8 @@ class Bench:
     def stage_soak(self):
         part = self.model("part")
         every = self.scale.layers["part"] * self.scale.experts["part"]
-        # With every expert in RAM the cache is in the same state early and late: speed is judged. With three quarters it is
-        # judged where the hits are alike.
+        # With every expert in RAM the cache is in the same state early and late, so the speeds are compared. With three
+        # quarters of them they are compared only where the hits are alike.
         for slots in (every, every * 3 // 4):
             done = subprocess.run(["bash", os.path.join(HERE, "soak.sh"), self.o.binary, part, "300" if self.scale.small else "2000",
                                    *self.device, "--cache-slots", str(slots), *self.no_vram()], capture_output=True, text=True)
@@ -383,7 +385,7 @@ def main():
     if unknown := set(wanted) - set(STAGES):
         sys.exit(f"--only: {', '.join(unknown)}; known: {', '.join(STAGES)}")
     bench = Bench(options)
-    # Stages that share a checkpoint run one after the other, so that two large ones are never there together for long.
+    # Stages that share a checkpoint run one after the other, so that two large ones rarely exist at the same time.
     last_use = {"disk": "load", "wide": "drives", "deep": "cache", "part": "soak"}
     try:
         for stage in [s for s in STAGES if s in wanted]:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Everything that only a machine with a GPU can show, in one call and one table: kernel tests, self-test, golden traces on the
-# device over cache and chunk sizes, bits over restarts and budgets, the sanitizer, kernels' speed, and the released model's
-# shapes (decode with every expert in VRAM, prompts, the peak of an 8 GB card's budget).
+# device for several cache and chunk sizes, identical bits over restarts and budgets, the sanitizer, the speed of the kernels, and
+# the released model's shapes (decode with every expert in VRAM, prompts, peak memory with the budget of an 8 GB GPU).
 #   [GPU_CHECK_JOBS=8] gpu_check.sh BUILD_FOLDER [STAGE...]
 # BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu and make_checkpoint of a CUDA build. Stages:
-# tests golden bits sanitizer bench shapes; all of them if none is named. `shapes` wants 45 GiB in /dev/shm and a card that
-# holds 43 GiB. Exit 0 if all passed.
+# tests golden bits sanitizer bench shapes; without any, all of them. `shapes` needs 45 GiB in /dev/shm and 43 GiB of VRAM.
+# Exit 0 if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:?a build folder}")
@@ -16,8 +16,8 @@ models=tests/models
 golden=tests/golden
 failed=0
 row() { printf '%-58s %s\n' "$1" "$2"; }
-# NAME COMMAND...: one row, the command's last line as its note. GPU_CHECK_JOBS (1) of them at once, each with 2 GiB of VRAM;
-# rows come in order, as soon as they can.
+# NAME COMMAND...: prints one row with the command's last line as its note. GPU_CHECK_JOBS (default 1) commands run at once, each
+# with 2 GiB of VRAM; rows are printed in order, as soon as possible.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 begun=0 shown=0
@@ -47,7 +47,7 @@ show() {
         ! grep -q " WRONG " "$work/$shown" || failed=1
     done
 }
-rows() { # waits for all that was begun
+rows() { # waits for every command that was started
     while [ "$shown" -lt "$begun" ]; do
         wait -n || true
         show
@@ -57,7 +57,7 @@ has() { [[ " $stages " == *" $1 "* ]]; }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 check "self-test" "$sluice" selftest --device cuda
-rows  # remembered from here on
+rows  # its result is remembered from here on
 
 export SLUICE_DEVICE=cuda
 export SLUICE_VRAM=2GiB
@@ -90,7 +90,7 @@ if has golden; then
     done
 fi
 
-# The live counters of an answer beside those of its routes' replay; with --cpu-experts $1.
+# Compares the live counters of an answer with those of its routes' replay, for --cpu-experts $1.
 replayed() {
     local routes=$work/routes.$1
     "$sluice" $models/dsv41-tiny -p "List three words." -n 60 --ignore-eos --loop-guard 0 --temp 1 --seed 5 --json --prefetch off \
@@ -104,7 +104,7 @@ print(live["cache"]["hits"], "of", live["cache"]["asked"], "hits,", live["cpu_ex
 sys.exit(any(live["cache"][k] != replay[k] for k in keys))' "$routes.json"
 }
 
-# A trace recorded on the device, verified (every logit) over restarts, caches, chunks and splits.
+# A trace recorded on the device is verified (every logit) over restarts, caches, chunks and splits.
 if has bits; then
     prompt="What is the capital of Australia?"
     trace=$work/own.json
@@ -123,7 +123,7 @@ if has bits; then
     done
     check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%
     for share in off 50% auto; do
-        check "hits as in the replay of their routes, --cpu-experts $share" replayed $share
+        check "hits equal those of the routes' replay, --cpu-experts $share" replayed $share
     done
 fi
 
@@ -152,7 +152,7 @@ if has shapes; then
     answer=("$sluice" $shape -p "Tell me." --temp 0 --ignore-eos --json --skip-selftest -c 8192)
     figure() { python3 -c "import json,sys; a=json.load(sys.stdin); $1"; }
     all=(--vram 60GiB --cache-slots off --prefetch off)
-    # Twice as many tokens: the difference is what resident ones take.
+    # Two lengths: the difference is the time of tokens whose experts are all in VRAM.
     decode() { # NAME FLAGS...
         local name=$1
         shift
@@ -163,7 +163,7 @@ a, b = (json.load(open(f"{sys.argv[1]}/{n}.json")) for n in (200, 600))
 def each(k): return (b["gpu"][k] - a["gpu"][k]) / 400
 ms = 1000 * (b["timings"]["decode_s"] - a["timings"]["decode_s"]) / 400
 counts = ", ".join(f"{each(k):.1f} {k}" for k in ("launches", "graphs", "downloads", "waits"))
-print(f"{ms:.2f} ms a token, the card busy {1000 * each('busy_s'):.2f}; {counts} a token")
+print(f"{ms:.2f} ms per token, GPU busy {1000 * each('busy_s'):.2f} ms; {counts} per token")
 PY
 )"
     }
@@ -172,7 +172,7 @@ PY
     "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 60GiB --cache-slots off || failed=1
     "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 7.3GiB || failed=1
     rm -rf $shape
-    # A quarter of the layers: how kernels reach the card.
+    # A quarter of the layers: the ways in which kernels reach the device.
     "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --shape deepseek-v4.1-flash --layers 10 --experts 48 --engram-vocab 20000 >/dev/null
     all=(--vram 20GiB --cache-slots off --prefetch off)
     for how in overlap both plain graphs; do decode "decode, 10 layers, --launches $how" --launches $how; done

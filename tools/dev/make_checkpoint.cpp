@@ -1,13 +1,13 @@
-// Writes a checkpoint of any shape in the release's layout, from a seed: for benchmarks and soak
-// tests that need full-size experts, not meaning.
+// Writes a checkpoint of any shape in the layout of the released model, with random weights from a
+// seed: for benchmarks and soak tests, which need full-size experts but no sense.
 //
 //   make_checkpoint OUT --tokenizer MODEL_FOLDER [--layers N] [--experts N] [--hidden N] ...
 //   [--skew S] [--locality N] [--seed N] [--verify]
 //
-// One shard for the embedding, one a layer, one for the head and one for each Engram; tensors of a
-// shard by dtype, then by name. The same seed and shape give the same bytes, whatever the threads.
-// --verify, with the flags it was written with, reads everything back and compares: exit 1 names
-// file, tensor and byte.
+// There is one shard for the embedding, one per layer, one for the head and one per Engram. Tensors
+// in a shard are sorted by dtype, then by name. The same seed and shape give the same bytes,
+// whatever the number of threads. --verify, with the same flags again, reads everything back and
+// compares it: exit code 1, and a line with file, tensor and byte, if something differs.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ namespace {
 using namespace sluice;
 namespace fs = std::filesystem;
 
-constexpr size_t block_bytes = size_t{8} << 20;  // generated and written at once
+constexpr size_t block_bytes = size_t{8} << 20;  // generated and written in one piece
 
 struct Shard {
     std::string file;
@@ -81,8 +81,7 @@ uint64_t element_bytes(Storage storage) {
     return storage == Storage::f32 ? 4 : storage == Storage::bf16 ? 2 : 1;
 }
 
-// ---- layout
-// --------------------------------------------------------------------------------------
+// ---- layout -------------------------------------------------------------------------------------
 
 PlannedTensor planned(std::string name, Storage storage, std::vector<uint64_t> shape) {
     uint64_t bytes = element_bytes(storage);
@@ -92,7 +91,7 @@ PlannedTensor planned(std::string name, Storage storage, std::vector<uint64_t> s
 
 std::vector<Shard> plan_shards(const ModelConfig& config, const ModelDescription& model) {
     Weights weights;
-    // As released: embedding, layers, head and last norm, the Engrams.
+    // In the released order: embedding, layers, head and last norm, the Engrams.
     std::map<int, std::vector<PlannedTensor>> groups;
     for (const auto& spec : model.describe(config, weights)) {
         int group = spec.name == "embed.weight" ? -1 : config.layers;
@@ -101,9 +100,9 @@ std::vector<Shard> plan_shards(const ModelConfig& config, const ModelDescription
         groups[group].push_back(planned(spec.name, spec.storage, spec.shape));
     }
     auto shapes = expert_shapes(config);
-    for (int32_t layer = 0; layer < config.layers; layer++) {
-        for (int32_t expert = 0; expert < config.experts; expert++) {
-            for (int part = 0; part < expert_parts; part++) {
+    for (int32_t layer = 0; layer < config.layers; ++layer) {
+        for (int32_t expert = 0; expert < config.experts; ++expert) {
+            for (int part = 0; part < expert_parts; ++part) {
                 const auto& [storage, shape] = shapes[static_cast<size_t>(part)];
                 groups[layer].push_back(
                     planned(model.expert_name({layer, expert}, static_cast<ExpertPart>(part)),
@@ -139,8 +138,7 @@ std::string header_text(const Shard& shard) {
     return text;
 }
 
-// ---- writing and checking
-// ------------------------------------------------------------------------
+// ---- writing and checking -----------------------------------------------------------------------
 
 // An open shard; its header is written or compared when it is opened.
 struct OpenShard {
@@ -149,7 +147,7 @@ struct OpenShard {
     uint64_t data_at = 0;
 };
 
-// One tensor's values from `at` on: what a thread makes at a time.
+// A part of a tensor, from byte `at` on, that one thread makes.
 struct Job {
     const OpenShard* shard;
     const PlannedTensor* tensor;
@@ -193,8 +191,8 @@ bool step(const OpenShard& shard, const char* what, std::span<std::byte> made, u
         return complain(shard.path, cat(what, ": ", std::strerror(errno)));
     if (verify && std::memcmp(data, made.data(), made.size()) != 0) {
         auto at = std::mismatch(made.begin(), made.end(), data).first - made.begin();
-        return complain(shard.path, cat(what, ": differs from byte ",
-                                        offset + static_cast<uint64_t>(at), " of the file on"));
+        return complain(shard.path, cat(what, ": differs at byte ",
+                                        offset + static_cast<uint64_t>(at), " of the file"));
     }
     return true;
 }
@@ -210,7 +208,7 @@ bool open_shard(const fs::path& folder, const Shard& shard, bool verify, OpenSha
     uint64_t size = out.data_at + last.offset + last.bytes;
     off_t found = verify ? ::lseek(out.fd, 0, SEEK_END) : static_cast<off_t>(size);
     if (found != static_cast<off_t>(size))
-        return complain(out.path, cat("has ", found, " bytes, not ", size));
+        return complain(out.path, cat("has ", found, " bytes, expected ", size));
     std::vector<std::byte> made(out.data_at);
     std::memcpy(made.data(), &length, 8);
     std::memcpy(made.data() + 8, header.data(), header.size());
@@ -232,13 +230,13 @@ bool run_jobs(const std::vector<Job>& jobs, const ModelShape& shape, bool verify
         }
     };
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
         threads.emplace_back(work);
     for (auto& thread : threads) thread.join();
     return good;
 }
 
-// What was written is on the drive when this returns, so that a benchmark does not race with it.
+// Flushes everything to the drive, so that a benchmark does not compete with the writing.
 bool close_shards(std::vector<OpenShard>& open, bool verify) {
     bool good = true;
     for (auto& shard : open) {
@@ -255,7 +253,7 @@ bool run_shards(const fs::path& folder, const std::vector<Shard>& shards, const 
     std::vector<OpenShard> open(shards.size());
     std::vector<Job> jobs;
     bool good = true;
-    for (size_t i = 0; i < shards.size() && good; i++) {
+    for (size_t i = 0; i < shards.size() && good; ++i) {
         good = open_shard(folder, shards[i], verify, open[i]);
         for (const auto& t : shards[i].tensors) {
             for (uint64_t at = 0; at < t.bytes; at += block_bytes) {
@@ -272,7 +270,7 @@ bool write_text(const fs::path& path, const std::string& text) {
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file << text;
     file.close();
-    if (!file) std::fprintf(stderr, "%s: cannot be written\n", path.c_str());
+    if (!file) std::fprintf(stderr, "%s: cannot write this file\n", path.c_str());
     return static_cast<bool>(file);
 }
 
@@ -282,7 +280,7 @@ bool same_text(const fs::path& path, const std::string& wanted) {
     return *found == wanted || complain(path.string(), "differs");
 }
 
-// Makes the folder and says so before, not after, minutes of writing when it cannot hold the model.
+// Creates the folder, and reports before minutes of writing if it cannot hold the model.
 bool room_for(const fs::path& folder, uint64_t bytes) {
     std::error_code error;
     fs::create_directories(folder, error);
@@ -293,14 +291,14 @@ bool room_for(const fs::path& folder, uint64_t bytes) {
                     cat("needs ", size_text(bytes), ", has ", size_text(space.available), " free"));
 }
 
-// Nothing is overwritten, and no folder becomes a mixture of two checkpoints.
-bool holds_none(const fs::path& folder) {
+// Refuses a folder that holds a checkpoint: nothing is overwritten, nothing mixed.
+bool holds_no_checkpoint(const fs::path& folder) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
         const fs::path name = entry.path().filename();
         if (name.extension() != ".safetensors" && name != "config.json") continue;
-        return complain(folder.string(), cat("holds a checkpoint already (", name.string(),
-                                             "): choose an empty folder, or remove it first"));
+        return complain(folder.string(), cat("already holds a checkpoint (", name.string(),
+                                             "); choose an empty folder or remove it first"));
     }
     return true;
 }
@@ -315,8 +313,7 @@ std::string index_text(const std::vector<Shard>& shards, uint64_t total) {
                "\n }\n}\n");
 }
 
-// ---- the config that fits the tokenizer
-// ----------------------------------------------------------
+// ---- the config that fits the tokenizer ---------------------------------------------------------
 
 Result<Vocabulary> read_vocabulary(const fs::path& folder) {
     auto text = read_text(folder / "config.json", 1 << 20);
@@ -334,7 +331,7 @@ Result<Vocabulary> read_vocabulary(const fs::path& folder) {
     return Vocabulary{*size, *compressed, *bos, *eos, *pad};
 }
 
-// Checked against the tokenizer, so that a mistake shows here and not when the model is loaded.
+// Also checks the config against the tokenizer, so that a mistake shows before the model is loaded.
 Result<std::string> make_config(const ModelShape& shape, const fs::path& folder) {
     auto vocabulary = read_vocabulary(folder);
     if (!vocabulary) return tl::unexpected(vocabulary.error());
@@ -361,10 +358,10 @@ void add_options(CLI::App& app, ModelShape& s) {
     number("--context", s.context), number("--engram-vocab", s.engram_vocab);
     number("--engram-heads", s.engram_heads), number("--engram-dim", s.engram_dim);
     app.add_option("--skew", s.skew,
-                   "Popularity of an expert falls with its rank to this power (0: all alike)")
+                   "How often an expert is chosen falls with its rank to this power (0: all alike)")
         ->check(CLI::Range(0.0, 4.0));
     app.add_option("--locality", s.locality,
-                   "Doublings of what attention adds: consecutive tokens choose more alike")
+                   "Doublings of the attention output: consecutive tokens choose more alike")
         ->check(CLI::Range(0, 8));
     app.add_option("--seed", s.seed);
 }
@@ -383,7 +380,7 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
     uint64_t total = 0;
     for (const auto& shard : shards)
         for (const auto& tensor : shard.tensors) total += tensor.bytes;
-    if (!verify && (!holds_none(out) || !room_for(out, total))) return 1;
+    if (!verify && (!holds_no_checkpoint(out) || !room_for(out, total))) return 1;
     auto words = read_text(tokenizer / "tokenizer.json", uint64_t{64} << 20);
     if (!words) return say(words.error());
     const std::pair<const char*, std::string> texts[] = {
@@ -394,21 +391,21 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
         if (!(verify ? same_text(out / name, wanted) : write_text(out / name, wanted))) return 1;
     if (!run_shards(out, shards, shape, verify)) return 1;
     std::printf("%s: %zu shards, %s%s\n", out.c_str(), shards.size(), size_text(total).c_str(),
-                verify ? ", as the seed says" : "");
+                verify ? ", verified" : "");
     return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    // The preset is the start that the other flags change, so it is looked for first.
+    // The other flags change the preset, so it is applied first.
     ModelShape shape;
-    for (int i = 1; i + 1 < argc; i++) {
+    for (int i = 1; i + 1 < argc; ++i) {
         if (std::strcmp(argv[i], "--shape") == 0 &&
             std::strcmp(argv[i + 1], "deepseek-v4.1-flash") == 0)
             shape = flash_shape();
     }
-    CLI::App app("Writes a checkpoint of random weights in the release's layout");
+    CLI::App app("Writes a checkpoint of random weights in the layout of the released model");
     std::string out, tokenizer, preset;
     bool verify = false;
     app.add_option("OUT", out, "Folder to write")->required();

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Cache policies on recorded routes: writes small checkpoints with the release's expert counts, records what their routers
-# choose, replays every recording through every policy and Belady, and runs the engine itself with the same policies and
-# sizes: live counters and replay must agree to the last hit, and no cache may change a route. One table; exit 1 on a difference.
+# Compares cache policies on recorded routes: writes small checkpoints with the released model's expert counts, records
+# what their routers choose, replays every recording through every policy and Belady, and runs the engine itself with the
+# same policies and sizes. Live counters and replay must agree to the last hit, and no cache may change a route.
 #   policies.sh BINARY MAKE_CHECKPOINT [TOKENS] [WORK_FOLDER] [NAMES]
-# TOKENS a recording (default 1000), in WORK_FOLDER (default or empty: a new one in /dev/shm, removed at the end), of the
-# recordings whose name fits NAMES (like 'tiny*'; default: all).
+# TOKENS per recording (default 1000); WORK_FOLDER keeps the recordings (default or empty: a new folder in /dev/shm,
+# removed at the end); NAMES is a pattern like 'tiny*' (default: all recordings). Exits with 1 on a difference.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 sluice=$1 make=$2 tokens=${3:-1000} work=${4:-} names=${5:-*}
@@ -12,18 +12,18 @@ sluice=$1 make=$2 tokens=${3:-1000} work=${4:-} names=${5:-*}
 tiny=tests/models/dsv41-tiny
 export OMP_WAIT_POLICY=passive SLUICE_DEVICE=cpu
 policies=aging-lru,lru,lfu,slru,layer-lru
-# A narrow model: routes cost little to compute, and their structure does not depend on width.
+# A narrow model: its routes are cheap to compute, and their structure does not depend on the width.
 narrow="--hidden 128 --moe 32 --heads 4 --head-dim 64 --rope-dim 16 --q-rank 64 --o-rank 32 --o-groups 2 --index-heads 2
     --index-dim 32 --index-topk 128 --engram-vocab 500 --engram-heads 2 --engram-dim 32"
 
-run() { # MODEL ROUTES TOKENS FLAGS...: one recorded answer, its counters as JSON
+run() { # MODEL ROUTES TOKENS FLAGS...: records one answer, prints its counters as JSON
     local model=$1 routes=$2 count=$3
     shift 3
     "$sluice" "$model" -p "$prompt" -n "$count" --ignore-eos --temp 1 --top-p 1 --seed 5 --prefetch off \
         --record-routes "$routes" --json --quiet "$@"
 }
 
-table() { # NAME WHAT SIZES: the replays, compared with the live runs that there are
+table() { # NAME WHAT SIZES: prints the replays, compared with the live runs
     python3 - "$work" "$@" "$policies" <<'PYTHON'
 import json
 import os
@@ -57,7 +57,7 @@ sys.exit(not same)
 PYTHON
 }
 
-repeated() { # ROUTES OUT: the first 60 decoded tokens four times, as one request asked again and again
+repeated() { # ROUTES OUT: the first 60 decoded tokens four times, like one request asked again and again
     python3 - "$@" <<'PYTHON'
 import struct
 import sys
@@ -70,7 +70,7 @@ open(sys.argv[2], "wb").write(data[:start] + 4 * b"".join([t for t in tokens if 
 PYTHON
 }
 
-# NAME, tokens, sizes, what it is, flags of make_checkpoint. 16, 32 and 64 GB hold 5.5, 11 and 22 % of V4.1-Flash's experts.
+# NAME, tokens, sizes, description, flags of make_checkpoint. 16, 32 and 64 GB hold 5.5, 11 and 22 % of V4.1-Flash's experts.
 recordings=(
     "popular|$tokens|170,340,681|8 layers, skew 1: fixed favourites|--layers 8 --experts 384 --skew 1"
     "steady|$tokens|170,340,681|8 layers, skew 0.7, locality 1: favourites and moods|--layers 8 --experts 384 --skew 0.7 --locality 1"

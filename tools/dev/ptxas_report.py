@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Reads the compiler's resource reports of a CUDA build and fails on shared memory over 99 KB or on spills.
+"""Reads the compiler's resource reports of a CUDA build; lists spills and fails on static shared memory over 99 KB.
 
-  ptxas_report.py BUILD_LOG      (of a whole build with -DSLUICE_PTXAS_REPORT=ON)
+  ptxas_report.py BUILD_LOG      (the log of a whole build with -DSLUICE_PTXAS_REPORT=ON)
 """
 import pathlib
 import re

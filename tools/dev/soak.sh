@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A long answer must not slow down or grow: generates TOKENS tokens past every end token, and compares the last 200 with
-# 200 early ones, once the cache is warm. The route file grows by one record a token, as routes.* until it is whole: its size
-# says how far the run is.
-#   soak.sh BINARY MODEL [TOKENS] [sluice flags...]      (default 2000 tokens; --device cuda and others pass through)
-# Prints one table: speed, hits (replayed; they need --cache-slots N among the flags, and with a card --vram-slots off),
-# resident memory and VRAM (with a card), early and late. Exit 1 when the late speed is more than
-# SOAK_SPEED % (5; "off": not judged) below the early one although the hits are alike, or memory grew more than 1 % + 4 MiB.
+# Checks that a long answer neither slows down nor grows: generates TOKENS tokens past every end token, and compares the
+# last 200 with 200 early ones after the cache is warm. The route file (routes.* until it is complete) grows by one record
+# per token, so its size tells how far the run is.
+#   soak.sh BINARY MODEL [TOKENS] [sluice flags...]      (default: 2000 tokens; flags such as --device cuda pass through)
+# Prints one table, early and late: speed, hits (replayed; they need --cache-slots N, and on a GPU --vram-slots off),
+# resident memory, and VRAM on a GPU. Exits with 1 when the late speed is more than SOAK_SPEED % (default 5; "off" ignores
+# speed) below the early one although the hits are alike, or when memory grew by more than 1 % + 4 MiB.
 set -euo pipefail
 sluice=$1 model=$2 tokens=${3:-2000}
 shift $(($# < 3 ? $# : 3))
@@ -13,7 +13,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-soak-XXXXXX")
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-gpu() { # bytes used on the card, or nothing
+gpu() { # MiB in use on the GPU, or nothing
     nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -n 1
 }
 has_gpu=
@@ -52,7 +52,7 @@ samples = [[float(x) for x in line.split()] for line in open(f"{work}/samples")]
 answer = json.load(open(f"{work}/answer.json"))
 
 
-def when(token):  # seconds, between the two samples around it
+def when(token):  # seconds, interpolated between the two samples around it
     before = None
     for time, size, *_ in samples:
         done = (size - start) / record
@@ -69,10 +69,10 @@ def flag(name, otherwise):
 
 slots, policy = flag("--cache-slots", "off"), flag("--cache-policy", "aging-lru")
 if any("cuda" in f for f in flags) and flag("--vram-slots", "") != "off":
-    slots = "off"  # what the RAM tier is asked for depends on the one in VRAM
+    slots = "off"  # the requests to the cache in RAM depend on the one in VRAM
 
 
-def hits_until(token):  # of a replay of the first tokens
+def hits_until(token):  # hits and requests in a replay of the first tokens
     if slots == "off":
         return 0, token
     cut = f"{work}/cut"

@@ -1,12 +1,13 @@
-// Token ids of texts, for comparison with another tokenizer:
+// Prints the token ids of texts, to compare them with another tokenizer:
 //
 //     tokenize TOKENIZER.json [--added] < texts > ids
 //     tokenize TOKENIZER.json --map VOCAB DISTINCT > map
 //     tokenize TOKENIZER.json --unassigned > code points
 //
-// Texts come as 4 bytes of length, little endian, then the bytes. One line of ids a text. --added
-// reads added tokens in the text as such. --map prints the Engram map of a vocabulary, an id a
-// line. --unassigned prints the code points that the pattern library knows no character for.
+// Each text on stdin is its length (4 bytes, little endian), then its bytes. Prints one line of ids
+// per text. --added recognises added tokens in the text. --map prints the Engram map of a
+// vocabulary, one id per line. --unassigned prints the code points that the pattern library has no
+// character for.
 
 #include <cstdint>
 #include <cstdio>
@@ -41,7 +42,7 @@ int print_unassigned() {
     if (!regex) return report(regex.error());
     sluice::SplitRegex::Scratch scratch;
     std::vector<std::string_view> pieces;
-    for (char32_t c = 0; c <= 0x10ffff; c++) {
+    for (char32_t c = 0; c <= 0x10ffff; ++c) {
         if (c >= 0xd800 && c < 0xe000) continue;
         std::string text = "a";
         sluice::append_utf8(text, c);

@@ -14,12 +14,12 @@ namespace {
 constexpr uint64_t block_bytes = 4u << 20;
 constexpr uint32_t blocks_in_flight = 8;
 
-// A window of blocks over one file: read in any order, hashed in file order.
+// A window of blocks over one file: blocks arrive in any order and are hashed in file order.
 class Window final : public ReadClient {
  public:
     Window(ReadRing& ring, std::byte* memory) : ring_(ring), memory_(memory) {}
 
-    // False: `progress` wanted to stop.
+    // False: `progress` asked to stop.
     Result<bool> hash(const File& file, const std::function<bool(uint64_t)>& progress,
                       const std::function<void(uint64_t, std::span<const std::byte>)>& look);
     uint64_t value() const { return checksum_->value(); }
@@ -63,7 +63,7 @@ Result<bool> Window::hash(const File& file, const std::function<bool(uint64_t)>&
         if (auto reaped = ring_.reap(true); !reaped) {
             return tl::unexpected(std::move(reaped).error());
         }
-        for (; hashed < queued && done_[hashed % blocks_in_flight]; hashed++) {
+        for (; hashed < queued && done_[hashed % blocks_in_flight]; ++hashed) {
             const uint64_t bytes = std::min(block_bytes, file.size() - hashed * block_bytes);
             const std::byte* data = memory_ + hashed % blocks_in_flight * block_bytes;
             checksum_->add(data, bytes);
@@ -146,7 +146,7 @@ std::string hash_file_text(const std::vector<ShardHash>& shards) {
 
 Result<std::vector<ShardHash>> parse_hash_file(std::string_view text) {
     std::vector<ShardHash> shards;
-    for (size_t number = 1; !text.empty(); number++) {
+    for (size_t number = 1; !text.empty(); ++number) {
         const size_t end = std::min(text.find('\n'), text.size());
         const std::string_view line = text.substr(0, end);
         text.remove_prefix(std::min(end + 1, text.size()));
@@ -157,13 +157,14 @@ Result<std::vector<ShardHash>> parse_hash_file(std::string_view text) {
         auto shard = parse_line(line);
         if (!shard || find_shard(shards, shard->name)) {
             return fail(Code::usage, cat("line ", number,
-                                         " is not \"HASH  BYTES  NAME\" of a "
-                                         "shard not named before"));
+                                         ": expected \"HASH  BYTES  NAME\" of a shard that no "
+                                         "earlier line names"));
         }
         shards.push_back(std::move(*shard));
     }
     if (shards.empty()) {
-        return fail(Code::usage, cat("not a hash file (first line \"", hash_file_head, "\")"));
+        return fail(Code::usage,
+                    cat("not a hash file: the first line must be \"", hash_file_head, "\""));
     }
     return shards;
 }

@@ -10,7 +10,7 @@ namespace sluice {
 
 namespace {
 
-// Bytes are scales where the name says so; else they are codes, of which each is a number.
+// U8 means scales if the name says so. Other U8, and I8, are packed FP4, where any byte is valid.
 std::optional<Storage> storage_of(const Tensor& tensor) {
     switch (tensor.dtype) {
         case DType::f8_e4m3:
@@ -59,7 +59,7 @@ void ValueCheck::look(uint32_t shard, uint64_t offset, std::span<const std::byte
     }
 }
 
-// `from`: of the bytes, in the tensor.
+// `from`: offset of the bytes in the tensor.
 void ValueCheck::look_at(const Watched& watched, uint64_t from, std::span<const std::byte> bytes) {
     const uint64_t size = value_bytes(watched.storage);
     if (!begun_.empty()) {

@@ -1,5 +1,6 @@
-// Whether what a checkpoint stores can be weights at all, tensor by tensor, while its bytes go by:
-// the check of the loader (engine/model/weight_check.h) for every tensor, routed experts included.
+// Checks whether the values of a checkpoint can be weights at all, tensor by tensor, as its bytes
+// are read: the loader's check (engine/model/weight_check.h) for every tensor, including routed
+// experts.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +17,15 @@ namespace sluice {
 
 class ValueCheck {
  public:
-    // `checkpoint` outlives it.
+    // `checkpoint` must outlive it.
     explicit ValueCheck(const Checkpoint& checkpoint);
 
-    // The bytes of a shard in order, in pieces of any size.
+    // Takes the bytes of all shards in order, in pieces of any size.
     void look(uint32_t shard, uint64_t offset, std::span<const std::byte> bytes);
 
-    // One line a damaged tensor, with its first bad value, in the order met.
+    // One line per damaged tensor, with its first bad value, in file order.
     const std::vector<std::string>& damaged() const { return damaged_; }
-    // Those that hold one.
+    // The shards that hold damaged tensors.
     const std::set<uint32_t>& shards() const { return shards_; }
 
  private:
@@ -36,9 +37,9 @@ class ValueCheck {
     void judge(const Watched& watched, uint64_t element, std::span<const std::byte> bytes);
 
     std::vector<Watched> watched_;  // by shard and offset
-    size_t next_ = 0;               // the first that is not over
+    size_t next_ = 0;               // the first that has not ended
     bool next_is_bad_ = false;
-    std::vector<std::byte> begun_;  // of a value that two pieces share
+    std::vector<std::byte> begun_;  // the first bytes of a value that two pieces share
     std::vector<std::string> damaged_;
     std::set<uint32_t> shards_;
 };

@@ -24,7 +24,7 @@ class LineParser {
     explicit LineParser(std::string_view text) : text_(text) {}
 
     void skip_spaces() {
-        while (at_ < text_.size() && is_space(text_[at_])) at_++;
+        while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     }
     // True at the end of the line or a comment.
     bool done() {
@@ -34,13 +34,13 @@ class LineParser {
     bool take(char c) {
         skip_spaces();
         if (at_ == text_.size() || text_[at_] != c) return false;
-        at_++;
+        ++at_;
         return true;
     }
     Result<std::string> key() {
         skip_spaces();
         size_t begin = at_;
-        while (at_ < text_.size() && is_key_char(text_[at_])) at_++;
+        while (at_ < text_.size() && is_key_char(text_[at_])) ++at_;
         if (at_ == begin) return fail(Code::usage, "expected a key like ctx-size");
         return std::string(text_.substr(begin, at_ - begin));
     }
@@ -50,7 +50,7 @@ class LineParser {
         size_t begin = at_;
         while (at_ < text_.size() &&
                (is_key_char(text_[at_]) || text_[at_] == '.' || text_[at_] == '+'))
-            at_++;
+            ++at_;
         std::string_view word = text_.substr(begin, at_ - begin);
         bool number = !word.empty() && (word[0] == '-' || word[0] == '+' || word[0] == '.' ||
                                         (word[0] >= '0' && word[0] <= '9'));
@@ -77,8 +77,8 @@ class LineParser {
             }
             out += c;
         }
-        if (at_ == text_.size()) return fail(Code::usage, "a string that does not end");
-        at_++;
+        if (at_ == text_.size()) return fail(Code::usage, "a string without a closing quote");
+        ++at_;
         return out;
     }
 
@@ -88,7 +88,7 @@ class LineParser {
 
 Result<ConfigEntry> parse_line(std::string_view line) {
     LineParser parser(line);
-    if (parser.take('[')) return fail(Code::usage, "tables are not used here: keys only");
+    if (parser.take('[')) return fail(Code::usage, "tables are not supported, only keys");
     auto key = parser.key();
     if (!key) return tl::unexpected(key.error());
     if (!parser.take('=')) return fail(Code::usage, cat("expected \"", *key, " = value\""));
@@ -118,8 +118,8 @@ std::string folder_from(const char* variable, const char* below_home) {
 
 constexpr const char* config_name = "config.toml";
 
-// Settings that are there and cannot be read are an error: a run without them is not what was asked
-// for. A home that may not be entered has none.
+// Settings that exist but cannot be read are an error, because a run without them is not what was
+// asked for. A home folder that may not be entered has no settings.
 Result<bool> has_config(const std::filesystem::path& folder) {
     const std::filesystem::path path = folder / config_name;
     std::error_code error;
@@ -129,10 +129,10 @@ Result<bool> has_config(const std::filesystem::path& folder) {
         if (!is_entry(part)) return false;
         if (is_there(part)) continue;
         return fail(Code::usage, cat(printable(part.string()),
-                                     ": a link to what is not there; mend it or remove it"));
+                                     ": a link to a missing file; repair or remove it"));
     }
     if (std::filesystem::is_regular_file(path, error)) return true;
-    return fail(Code::usage, cat(printable(path.string()), " is not a file; move it away"));
+    return fail(Code::usage, cat(printable(path.string()), " is not a file; remove or rename it"));
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ Result<std::vector<ConfigEntry>> parse_config_file(std::string_view file, std::s
         size_t end = text.find('\n');
         std::string_view row = text.substr(0, end);
         text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-        line++;
+        ++line;
         if (LineParser(row).done()) continue;
         auto entry = parse_line(row);
         if (!entry) return within(cat(file, " line ", line), entry.error());
@@ -166,7 +166,7 @@ Result<std::vector<std::filesystem::path>> config_files(const std::string& chose
         if (auto closed = no_permission(chosen)) return within("--config", std::move(*closed));
         if (!std::filesystem::is_regular_file(chosen, error)) {
             return fail(Code::usage, cat("--config: ", printable(chosen),
-                                         " is not a file; give one, or leave --config out"));
+                                         " is not a file; give one, or omit --config"));
         }
         return std::vector<std::filesystem::path>{chosen};
     }

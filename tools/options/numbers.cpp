@@ -2,17 +2,16 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
 
 std::string number_text(double value) {
-    char text[40];
-    bool whole = std::isfinite(value) && value == std::floor(value) && std::fabs(value) < 1e15;
-    std::snprintf(text, sizeof text, whole ? "%.0f" : "%.6g", value);
-    return text;
+    const bool whole =
+        std::isfinite(value) && value == std::floor(value) && std::fabs(value) < 1e15;
+    return whole ? formatted("{:.0f}", value) : formatted("{:.6g}", value);
 }
 
 Result<int64_t> parse_integer(std::string_view source, std::string_view text, int64_t low,
@@ -20,7 +19,7 @@ Result<int64_t> parse_integer(std::string_view source, std::string_view text, in
     int64_t value = 0;
     const char* begin = text.data();
     const char* end = begin + text.size();
-    if (text.size() > 1 && *begin == '+') begin++;
+    if (text.size() > 1 && *begin == '+') ++begin;
     auto [stop, status] = std::from_chars(begin, end, value);
     bool parsed = status == std::errc() && stop == end && begin != end;
     if (parsed && value >= low && value <= high) return value;
@@ -43,7 +42,7 @@ Result<double> parse_real(std::string_view source, std::string_view text, const 
     double value = 0;
     const char* begin = text.data();
     const char* end = begin + text.size();
-    if (text.size() > 1 && *begin == '+') begin++;
+    if (text.size() > 1 && *begin == '+') ++begin;
     auto [stop, status] = std::from_chars(begin, end, value);
     bool parsed = status == std::errc() && stop == end && std::isfinite(value);
     if (parsed && range.holds(value)) return value;
@@ -58,7 +57,7 @@ Result<bool> parse_switch(std::string_view source, std::string_view text) {
     for (std::string_view off : {"off", "false", "no", "0"}) {
         if (text == off) return false;
     }
-    return fail(Code::usage, cat(source, ": \"", printable(text), "\" is neither on nor off"));
+    return fail(Code::usage, cat(source, ": \"", printable(text), "\" is not on or off"));
 }
 
 }  // namespace sluice

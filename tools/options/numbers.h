@@ -1,5 +1,5 @@
-// Numbers a person typed, read strictly: the whole text, finite, in range. An error names the
-// source (a flag, a variable, a line of a file), the text and the range.
+// Numbers that a user typed, read strictly: the whole text must be a finite number in range. Errors
+// are usage and name the source (a flag, a variable, a line of a file), the text and the range.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace sluice {
 Result<int64_t> parse_integer(std::string_view source, std::string_view text, int64_t low,
                               int64_t high);
 
-// A range whose ends may be excluded: {0, 1, true, false} is (0, 1].
+// A range; an open end is not part of it: {0, 1, true, false} is (0, 1].
 struct RealRange {
     double low;
     double high;

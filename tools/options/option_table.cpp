@@ -13,164 +13,206 @@ using namespace option;
 constexpr Commands answer = bit(Command::answer);
 constexpr Commands record = bit(Command::record);
 constexpr Commands inspect = bit(Command::inspect);
-constexpr Commands simulate_ = bit(Command::simulate);
+constexpr Commands simulating = bit(Command::simulate);
 constexpr Commands bench = bit(Command::bench);
+constexpr Commands planning = bit(Command::plan);
+constexpr Commands testing = bit(Command::selftest);
+constexpr Commands asks = answer | record;
 constexpr Commands runs_model = answer | comparing | record | bench;
-constexpr Commands plan_ = bit(Command::plan);
-constexpr Commands plans = runs_model | plan_;
+constexpr Commands plans = runs_model | planning;
 constexpr Commands has_model = plans | inspect;
-constexpr Commands selftest_ = bit(Command::selftest);
-constexpr Commands everywhere = has_model | simulate_ | selftest_;
+constexpr Commands everywhere = has_model | simulating | testing;
 
-constexpr const char* g_model = "Model";
-constexpr const char* g_prompt = "Prompt";
-constexpr const char* g_sampling = "Sampling";
-constexpr const char* g_thinking = "Thinking";
-constexpr const char* g_machine = "Machine";
-constexpr const char* g_output = "Output";
-constexpr const char* g_command = "Command";
+constexpr const char* general = "General";
+constexpr const char* model = "Model";
+constexpr const char* prompt = "Prompt";
+constexpr const char* sampling = "Sampling";
+constexpr const char* thinking = "Thinking";
+constexpr const char* machine = "Machine";
+constexpr const char* output = "Output";
+constexpr const char* task = "Task";
 
-// names, value, takes, commands, lasting, group, help, setter
+constexpr Word<Reasoning> reasonings[] = {
+    {"on", Reasoning::on}, {"off", Reasoning::off}, {"auto", Reasoning::automatic}};
+constexpr Word<int> efforts[] = {{"low", 50}, {"high", 75}, {"max", 100}};
+constexpr Word<CpuIsa> isas[] = {{"auto", CpuIsa::automatic},
+                                 {"scalar", CpuIsa::scalar},
+                                 {"avx2", CpuIsa::avx2},
+                                 {"avx512", CpuIsa::avx512},
+                                 {"amx", CpuIsa::amx}};
+constexpr Word<std::optional<uint32_t>> shares[] = {{"auto", {}}, {"off", 0}};
+constexpr Word<uint32_t> off[] = {{"off", 0}};
+constexpr Word<IndexKeys> index_keys[] = {{"own", IndexKeys::own},
+                                          {"reference", IndexKeys::reference}};
+constexpr Word<ColorChoice> colors[] = {{"auto", ColorChoice::automatic},
+                                        {"on", ColorChoice::on},
+                                        {"always", ColorChoice::on},
+                                        {"off", ColorChoice::off},
+                                        {"never", ColorChoice::off}};
+constexpr Word<log::Level> log_levels[] = {
+    {"off", log::Level::off},   {"error", log::Level::error}, {"warn", log::Level::warn},
+    {"info", log::Level::info}, {"debug", log::Level::debug}, {"trace", log::Level::trace}};
+
+using O = Options;
+using E = EngineOptions;
+
+// names, value, traits, commands, group, help, setter. Help shows the rows of a group in this
+// order; options are set in this order.
 constexpr OptionSpec table[] = {
-    {"-m,--model", "MODEL", Takes::repeated, has_model, true, g_model,
-     "Model folder or hub id in the Hugging Face cache; again for shards on further drives",
-     set_model},
-    {"--mirror", "DIR", Takes::repeated, has_model, true, g_model,
-     "Folder on a further drive with copies of some or all shards; read from both at once",
-     set_mirror},
-    {"--revision", "NAME", Takes::one, has_model, true, g_model,
-     "Branch, tag or commit of a hub id", set_revision},
-    {"--offline", "", Takes::none, has_model, true, g_model, "Accepted; nothing is ever downloaded",
-     accept},
+    {"-h,--help", "", once | informative, everywhere, general, "Show this help", shows<Show::help>},
+    {"--help-advanced", "", once | informative, everywhere, general, "Show the advanced options",
+     shows<Show::help_advanced>},
+    {"--help-markdown", "", once | informative | hidden, answer, general, "tools/OPTIONS.md",
+     shows<Show::help_markdown>},
+    {"--version", "", once | informative, answer, general, "Show the version and the build",
+     shows<Show::version>},
+    {"--list-devices", "", once | informative, answer, general,
+     "List the devices that can run a model", shows<Show::devices>},
+    {"--config", "FILE", once, everywhere, general,
+     "Read this configuration file instead of the default ones", name<&O::config_file>},
 
-    {"-p,--prompt", "TEXT", Takes::one, answer | record, false, g_prompt,
-     "Answer once; - reads standard input. A pipe is appended to TEXT", set_text<&Options::prompt>},
-    {"-f,--file", "FILE", Takes::one, answer | record, false, g_prompt, "Prompt from a file",
-     set_name<&Options::prompt_file>},
-    {"--system-prompt", "TEXT", Takes::one, answer | record, true, g_prompt, "System message",
-     set_text<&Options::system_prompt>},
-    {"--system-prompt-file", "FILE", Takes::one, answer | record, true, g_prompt,
-     "System message from a file", set_name<&Options::system_prompt_file>},
-    {"--messages", "FILE", Takes::one, record, false, g_prompt,
-     "JSON list of {role, content} instead of a prompt", set_name<&Options::messages_file>},
-    {"-n,--predict,--n-predict,--max-tokens", "N", Takes::one, answer | record | bench, true,
-     g_prompt, "Tokens at the most (-1: until the end)", set_predict},
-    {"-c,--ctx-size", "N", Takes::one, plans, true, g_prompt,
-     "Context in tokens (default: the model's, at most 8192)", set_context},
-    {"--stop", "TEXT", Takes::repeated, answer, true, g_prompt,
-     "End the answer before TEXT (up to 16 times)", set_stop},
-    {"--ignore-eos", "", Takes::none, answer, true, g_prompt, "Go on after an end token",
-     set_switch<&Options::ignore_eos>},
-    {"--loop-guard", "N", Takes::one, answer, true, g_prompt,
-     "Stop when the last N tokens are one cycle four times or more (0: off)", set_loop_guard},
+    {"--verify", "TRACE...", once | several, answer | comparing, task,
+     "Compare with reference traces (files or folders)", names<&O::traces>},
+    {"-o,--output", "FILE", once, record, task, "Trace to write", name<&O::output>},
+    {"--check", "", once, inspect, task, "Read every byte, hash it and check its values",
+     on_off<&O::check>},
+    {"--hashes", "FILE", once, inspect, task,
+     "With --check: write the hashes to FILE, or compare with those in it", name<&O::hashes>},
+    {"--shape", "NAME", once, planning, task,
+     "Plan for a known model without its files: deepseek-v4.1-flash", name<&O::shape>},
+    {"--drive", "RATE", once, planning, task,
+     "Assume a drive of this speed, such as 8.8GB (per second), instead of measuring", drive_rate},
+    {"--only", "PARTS", once, bench, task,
+     "Measure only these: decode,prefill,gemv,drive,split,prompts,ladder", bench_parts},
 
-    {"--temp,--temperature", "X", Takes::one, answer, true, g_sampling,
-     "Temperature, 0 is greedy (default: generation_config.json, else 1.0)", set_temperature},
-    {"--top-k", "N", Takes::one, answer, true, g_sampling, "Best N only (0: all)", set_top_k},
-    {"--top-p", "X", Takes::one, answer, true, g_sampling,
-     "Nucleus (default: generation_config.json, else 0.95)", set_top_p},
-    {"--min-p", "X", Takes::one, answer, true, g_sampling, "At least X times the best probability",
-     set_min_p},
-    {"--repeat-penalty", "X", Takes::one, answer, true, g_sampling,
-     "Divide the logits of tokens seen (1: off)", set_penalty},
-    {"-s,--seed", "N", Takes::one, answer | record | bench, true, g_sampling,
-     "Seed (-1: drawn and shown)", set_seed},
+    {"-m,--model", "MODEL", repeated, has_model, model,
+     "Model folder or Hugging Face id; repeat -m for shards on other drives", names<&E::locations>},
+    {"--mirror", "DIR", repeated, has_model, model,
+     "Folder with copies of shards on another drive; both are read", mirrors},
+    {"--revision", "NAME", advanced, has_model, model, "Branch, tag or commit of a Hugging Face id",
+     text<&E::revision>},
+    {"--offline", "", advanced, has_model, model,
+     "No effect: nothing is ever downloaded; accepted because scripts pass it to similar programs",
+     nothing},
 
-    {"--reasoning", "on|off|auto", Takes::one, answer | record, true, g_thinking,
-     "Think before the answer (auto: only with --reasoning-effort)", set_reasoning},
-    {"--reasoning-effort", "E", Takes::one, answer | record, true, g_thinking,
-     "low, high, max or 1 to 100; switches thinking on", set_effort},
-    {"--show-reasoning", "", Takes::none, answer, true, g_thinking,
-     "Thoughts on stderr also when not on a terminal", set_switch<&Options::show_reasoning>},
+    {"-p,--prompt", "TEXT", once, asks, prompt,
+     "Answer once (-: read standard input); piped input is appended to TEXT", text<&O::prompt>},
+    {"-f,--file", "FILE", once, asks, prompt, "Read the prompt from a file", name<&O::prompt_file>},
+    {"--system-prompt", "TEXT", settable, asks, prompt, "System message", text<&O::system_prompt>},
+    {"--system-prompt-file", "FILE", ordinary, asks, prompt, "Read the system message from a file",
+     name<&O::system_prompt_file>},
+    {"--messages", "FILE", once, record, prompt,
+     "JSON list of {role, content} to answer instead of a prompt", name<&O::messages_file>},
+    {"-n,--predict,--n-predict,--max-tokens", "N", settable, asks | bench, prompt,
+     "Maximum tokens to generate (-1: no limit)", predict},
+    {"-c,--ctx-size", "N", ordinary, plans, prompt,
+     "Context in tokens (default: the model's, at most 8192)", integer<&E::context, 1, int32_max>},
+    {"--stop", "TEXT", repeated | settable, answer, prompt,
+     "Stop before TEXT (may be given 16 times)", stop},
+    {"--ignore-eos", "", advanced, answer, prompt, "Continue after an end token",
+     on_off<&O::ignore_eos>},
+    {"--loop-guard", "N", advanced | settable, answer, prompt,
+     "Stop when the last N tokens repeat one sequence at least four times (0: off)", loop_guard},
 
-    {"-t,--threads", "N", Takes::one, plans | selftest_, true, g_machine,
-     "CPU threads (default: the CPUs this process may use)", set_threads},
-    {"--device", "NAME", Takes::one, plans | selftest_, true, g_machine,
-     "auto, cpu, cuda or cuda:N", set_device},
-    {"--cpu-isa", "NAME", Takes::one, plans | selftest_, true, g_machine,
-     "auto, scalar, avx2, avx512 or amx", set_isa},
-    {"--io", "NAME", Takes::one, plans, true, g_machine,
-     "auto, uring, threads, or paced:RATE[,LATENCY]: play a slower drive, like paced:8.8GB,80us; "
-     "8.8GB+4.4GB: one a folder, in order",
-     set_io},
-    {"--io-depth", "N", Takes::one, plans, true, g_machine, "Reads in flight, a drive (64)",
-     set_depth},
-    {"--expert-parts", "N", Takes::one, plans, true, g_machine,
-     "Parallel reads an expert's range is cut in (2)", set_parts},
-    {"--experts-in-flight", "N", Takes::one, plans, true, g_machine,
-     "Experts read at once, a drive (8)", set_in_flight},
-    {"--tune", "", Takes::none, runs_model, false, g_machine,
-     "Measure at length how experts are best read, and remember it", set_tune},
-    {"--no-calibrate", "", Takes::none, runs_model, true, g_machine,
-     "Do not measure the drive at the first start (2 s)", set_no_calibrate},
-    {"--ram", "SIZE", Takes::one, plans, true, g_machine,
-     "Memory budget, like 12GiB (default: what is free, less a margin)", set_ram},
-    {"--vram", "SIZE", Takes::one, plans, true, g_machine,
-     "VRAM budget, like 7.3GiB (default: what is free, less a margin)", set_vram},
-    {"--vram-slots", "N|off", Takes::one, plans, true, g_machine,
-     "Experts kept in VRAM (default: what its budget leaves)", set_vram_slots},
-    {"--cpu-experts", "auto|off|P%", Takes::one, plans, true, g_machine,
-     "Share of the experts not in VRAM that the CPU computes (default: by measured rates)",
-     set_cpu_experts},
-    {"--link", "paced:RATE", Takes::one, plans, true, g_machine,
-     "Experts reach the device no faster than that, like paced:14GB a second (for measuring)",
-     set_link},
-    {"--launches", "HOW", Takes::one, runs_model, true, g_machine,
-     "plain, overlap, graphs or both (default: overlap where the card can, else graphs)",
-     set_launches},
-    {"--skip-selftest", "", Takes::none, runs_model, true, g_machine,
-     "Do not check a card's kernels at their first start", set_skip_selftest},
-    {"--cache-slots", "N|off", Takes::one, plans | simulate_, true, g_machine,
-     "Experts kept in memory (default: what the budget leaves); simulate: a list 64,128",
-     set_slots},
-    {"--cache-policy", "NAME", Takes::one, runs_model | simulate_, true, g_machine,
-     "aging-lru, lru, lfu, slru, layer-lru; simulate: a list, belady too", set_policy},
-    {"--predictor", "NAME", Takes::one, runs_model | simulate_, true, g_machine,
-     "router, repeat or none; simulate: a list", set_predictor},
-    {"--prefetch", "N|off", Takes::one, runs_model | simulate_, true, g_machine,
-     "Guesses a layer, at most as many as a token uses there and slots are free (default: 0 to 4, "
-     "governed by what they gain)",
-     set_prefetch},
-    {"--chunk", "N", Takes::one, plans, true, g_machine,
-     "Prompt tokens at once (default: what fits)", set_chunk},
-    {"--index-keys", "own|reference", Takes::one, answer | comparing | record, true, g_machine,
-     "reference: the official program's decode quirk", set_index_keys},
-    {"--profile", "FILE", Takes::one, runs_model, false, g_output,
-     "Write where the time went, for ui.perfetto.dev", set_name<&Options::profile_file>},
-    {"--record-routes", "FILE", Takes::one, answer | comparing, false, g_machine,
-     "Write every router choice, for sluice simulate", set_record_routes},
+    {"--temp,--temperature", "X", settable, answer, sampling,
+     "Temperature, 0: greedy (default: generation_config.json, or 1.0)",
+     real<&O::temperature, RealRange{0, infinity, false, true}>},
+    {"--top-k", "N", settable, answer, sampling, "Sample only from the N best tokens (0: all)",
+     integer<&O::top_k, 0, int32_max>},
+    {"--top-p", "X", settable, answer, sampling,
+     "Nucleus sampling (default: generation_config.json, or 0.95)",
+     real<&O::top_p, RealRange{0, 1, true, false}>},
+    {"--min-p", "X", settable, answer, sampling,
+     "Sample only tokens with at least X times the best probability",
+     real<&O::min_p, RealRange{0, 1, false, true}>},
+    {"--repeat-penalty", "X", settable, answer, sampling,
+     "Divide the logits of tokens already seen by X (1: off)",
+     real<&O::repeat_penalty, RealRange{0, infinity, true, true}>},
+    {"-s,--seed", "N", settable, asks | bench, sampling, "Random seed (-1: drawn, and shown)",
+     seed},
 
-    {"--json", "", Takes::none, answer | inspect | simulate_ | bench | plan_, false, g_output,
-     "One JSON object on standard output", set_switch<&Options::json>},
-    {"--stats", "", Takes::none, answer, true, g_output, "What the run did, on stderr",
-     set_switch<&Options::stats>},
-    {"--show-timings", "", Takes::none, answer, true, g_output, "The speed line also with --quiet",
-     set_switch<&Options::show_timings>},
-    {"--no-stream", "", Takes::none, answer, true, g_output, "Print the answer when it is whole",
-     set_switch<&Options::no_stream>},
-    {"--color", "on|off|auto", Takes::one, everywhere, true, g_output,
-     "Colour on stderr (NO_COLOR and CLICOLOR_FORCE are honoured)", set_color},
-    {"-v,--verbose", "", Takes::none, everywhere, true, g_output, "What is where, and notes",
-     set_switch<&Options::verbose>},
-    {"--quiet", "", Takes::none, everywhere, true, g_output, "Errors only on stderr",
-     set_switch<&Options::quiet>},
-    {"--log-level", "LEVEL", Takes::one, everywhere, true, g_output,
-     "off, error, warn, info, debug or trace", set_log_level},
+    {"--reasoning", "on|off|auto", settable, asks, thinking,
+     "Think before answering (auto: only with --reasoning-effort)",
+     choice<&O::reasoning, reasonings>},
+    {"--reasoning-effort", "E", settable, asks, thinking,
+     "low, high, max or 1 to 100; turns thinking on", integer_or<&O::effort, 1, 100, efforts>},
+    {"--show-reasoning", "", ordinary, answer, thinking,
+     "Show thoughts on stderr even if it is not a terminal", on_off<&O::show_reasoning>},
 
-    {"--verify", "TRACE", Takes::several, answer | comparing, false, g_command,
-     "Compare with reference traces (files or folders)", set_list<&Options::traces>},
-    {"-o,--output", "FILE", Takes::one, record, false, g_command, "Trace to write",
-     set_name<&Options::output>},
-    {"--check", "", Takes::none, inspect, false, g_command, "Read and hash every byte",
-     set_switch<&Options::check>},
-    {"--hashes", "FILE", Takes::one, inspect, false, g_command,
-     "With --check: write the hashes, or compare with those in FILE", set_name<&Options::hashes>},
-    {"--shape", "NAME", Takes::one, plan_, false, g_command,
-     "Instead of a model: deepseek-v4.1-flash", set_name<&Options::shape>},
-    {"--drive", "RATE", Takes::one, plan_, false, g_command,
-     "Take the drive to give RATE a second, like 8.8GB", set_drive_rate},
-    {"--only", "PARTS", Takes::one, bench, false, g_command,
-     "Of decode,prefill,gemv,drive,split,prompts,ladder", set_only},
+    {"-t,--threads", "N", ordinary, plans | testing, machine,
+     "CPU threads (default: one per CPU that the process may use)", integer<&E::threads, 1, 1024>},
+    {"--device", "NAME", ordinary, plans | testing, machine,
+     "auto, cpu, cuda or cuda:N (auto: a GPU if there is one)", device},
+    {"--ram", "SIZE", ordinary, plans, machine,
+     "RAM budget, such as 12GiB (default: free RAM less a margin)", size<&E::ram>},
+    {"--vram", "SIZE", needs_gpu, plans, machine,
+     "VRAM budget, such as 7.3GiB (default: free VRAM less a margin)", size<&E::vram>},
+    {"--tune", "", once, runs_model, machine,
+     "Measure at length how experts are best read (35 s), and remember it", tune},
+    {"--no-calibrate", "", advanced, runs_model, machine,
+     "Do not measure the drive at the first start (2 s)", no_calibrate},
+    {"--cpu-isa", "NAME", advanced, plans | testing, machine, "auto, scalar, avx2, avx512 or amx",
+     choice<&E::isa, isas>},
+    {"--cache-slots", "N|off", advanced, plans | simulating, machine,
+     "Experts kept in RAM (default: what --ram leaves); simulate takes a list: 64,128",
+     cache_slots},
+    {"--cache-policy", "NAME", advanced, runs_model | simulating, machine,
+     "Eviction policy: {policies}; simulate takes a list, which may name belady", cache_policy},
+    {"--predictor", "NAME", advanced, runs_model | simulating, machine,
+     "What predicts the next layer's experts: {predictors}; simulate takes a list", predictor},
+    {"--prefetch", "N|off", advanced, runs_model | simulating, machine,
+     "Maximum experts prefetched per layer (default: 0 to 4, adapted to what they gain)",
+     integer_or<&E::prefetch, 0, 64, off>},
+    {"--chunk", "N", advanced, plans, machine,
+     "Prompt tokens processed at once (default: what fits)", integer<&E::chunk, 1, 1 << 20>},
+    {"--vram-slots", "N|off", advanced | needs_gpu, plans, machine,
+     "Experts kept in VRAM (default: what --vram leaves)",
+     integer_or<&E::vram_slots, 0, int32_max, off>},
+    {"--cpu-experts", "auto|off|P%", advanced | needs_gpu, plans, machine,
+     "Share of the experts outside VRAM that the CPU computes (auto: from measured rates)",
+     integer_or<&E::cpu_experts, 0, 100, shares, '%'>},
+    {"--launches", "HOW", advanced | needs_gpu, runs_model, machine,
+     "auto, plain, overlap, graphs or both (auto: overlap where the GPU can, else graphs)",
+     launches},
+    {"--link", "paced:RATE", advanced | needs_gpu, plans, machine,
+     "Imitate a slower link to the GPU, such as paced:14GB (per second)", link_rate},
+    {"--skip-selftest", "", advanced, runs_model, machine,
+     "Do not check the GPU's kernels at their first start", on_off<&E::skip_selftest>},
+    {"--io", "NAME", advanced, plans, machine,
+     "auto, uring, threads, or paced:RATE[,LATENCY] to imitate a slower drive, such as "
+     "paced:8.8GB,80us (several folders, in order: paced:8.8GB+4.4GB)",
+     io_engine},
+    {"--io-depth", "N", advanced, plans, machine, "Reads in flight per drive (default: 64)",
+     integer<&E::ring_depth, 1, 4096>},
+    {"--experts-in-flight", "N", advanced, plans, machine,
+     "Experts read at once per drive (default: 8, or as measured)",
+     integer<&ExpertTuning::in_flight_max, 1, 64>},
+    {"--expert-parts", "N", advanced, plans, machine,
+     "Parallel reads per byte range of an expert (default: 2, or as measured)",
+     integer<&ExpertTuning::parts, 1, 64>},
+    {"--index-keys", "own|reference", advanced, answer | comparing | record, machine,
+     "reference: decode with the index keys of the official program, quirk included",
+     choice<&E::index_keys, index_keys>},
+
+    {"--json", "", once, answer | inspect | simulating | bench | planning, output,
+     "Print one JSON object on stdout", on_off<&O::json>},
+    {"--stats", "", ordinary, answer, output, "Print statistics of the run on stderr",
+     on_off<&O::stats>},
+    {"--show-timings", "", ordinary, answer, output, "Print the speed line even with --quiet",
+     on_off<&O::show_timings>},
+    {"--no-stream", "", ordinary, answer, output, "Print the answer only when complete",
+     on_off<&O::no_stream>},
+    {"--profile", "FILE", once, runs_model, output, "Write where time goes, for ui.perfetto.dev",
+     name<&O::profile_file>},
+    {"--record-routes", "FILE", once | advanced, answer | comparing, output,
+     "Write which experts the router chose, for sluice simulate", name<&E::record_routes>},
+    {"--color", "on|off|auto", ordinary, everywhere, output,
+     "Colour on stderr (NO_COLOR and CLICOLOR_FORCE count too)", choice<&O::color, colors>},
+    {"-v,--verbose", "", ordinary, everywhere, output, "Show memory placement and notes",
+     on_off<&O::verbose>},
+    {"--quiet", "", ordinary, everywhere, output, "Print only errors on stderr", on_off<&O::quiet>},
+    {"--log-level", "LEVEL", advanced, everywhere, output, "off, error, warn, info, debug or trace",
+     choice<&O::log_level, log_levels>},
 };
 
 }  // namespace
@@ -206,9 +248,8 @@ std::string variable_name(std::string_view long_name) {
     return out;
 }
 
-const OptionSpec* find_lasting(std::string_view long_name) {
+const OptionSpec* find_option(std::string_view long_name) {
     for (const OptionSpec& spec : table) {
-        if (!spec.lasting) continue;
         for (const std::string& name : spec.long_names()) {
             if (name == long_name) return &spec;
         }

@@ -1,7 +1,6 @@
-// Everything a person can ask for on the command line, in the environment and in a file.
+// Everything a user can ask for, on the command line, in the environment and in files.
 //
-// Order: flag > SLUICE_<NAME> > user file > system file > default. options.cpp is the only file
-// that sees CLI11; option_table.cpp is the list of options.
+// Order: flag > SLUICE_<NAME> > user file > system file > default.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/options.h"
 #include "io/error.h"
 #include "io/log.h"
 #include "tools/terminal/flag_origin.h"
@@ -19,22 +18,27 @@ namespace sluice {
 
 enum class Command { answer, record, inspect, simulate, bench, plan, selftest };
 
+// A text that is printed instead of running the command.
+enum class Show { nothing, help, help_advanced, help_markdown, version, devices };
+
 enum class Reasoning { automatic, on, off };
 
 struct Options {
     Command command = Command::answer;
+    Show show = Show::nothing;
+    std::string config_file;  // empty: the default ones
     EngineOptions engine;
 
     std::optional<std::string> prompt;  // "-": standard input
     std::string prompt_file, system_prompt, system_prompt_file;
     int64_t predict = -1;  // -1: until an end token or a full context
-    // Empty: the model's generation_config.json, else the card's 1.0 and 0.95, else neutral.
+    // Empty: the model's generation_config.json, else the model card's 1.0 and 0.95, else neutral.
     std::optional<double> temperature, top_p, min_p, repeat_penalty;
     std::optional<int32_t> top_k;
     std::optional<uint64_t> seed;  // empty: drawn, and shown
     std::vector<std::string> stop;
     Reasoning reasoning = Reasoning::automatic;
-    std::optional<int> effort;  // given: thinking is asked for, unless --reasoning off
+    std::optional<int> effort;  // given: thinking is on, unless --reasoning off
     int32_t loop_guard = 0;
     bool ignore_eos = false, show_reasoning = false, no_stream = false;
 
@@ -52,20 +56,18 @@ struct Options {
     std::vector<uint32_t> slot_counts;              // simulate, empty: a range
     std::vector<std::string> only;                  // bench
     std::string shape;                              // plan, instead of a model
-    uint64_t drive_rate = 0;                        // plan, bytes a second; 0: measured
+    uint64_t drive_rate = 0;                        // plan, bytes per second; 0: measured
 
-    // Thinking mode: off unless asked for by --reasoning on or an effort.
+    // Thinking mode: off unless --reasoning on or an effort asks for it.
     bool thinking() const;
 };
 
-// What main does: run a command, or print a text (help, version, devices) and leave.
 struct Invocation {
     Options options;
     std::vector<FlagOrigin> origins;  // of the values that no flag gave
-    enum class Show { nothing, help, version, devices } show = Show::nothing;
-    std::string help;
 };
 
+// The options of one run; with a `show` other than nothing, no file is read and no variable.
 // `environment` reads a variable or returns nullptr. Errors are usage, one line, and name flag,
 // value and range, and the variable or line of a file that the value is from.
 Result<Invocation> parse_options(const std::vector<std::string>& arguments,

@@ -1,9 +1,8 @@
 #include "tools/options/user_text.h"
 
-#include <cstdio>
-
 #include "engine/text/utf8.h"
 #include "io/file.h"
+#include "io/format.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -22,11 +21,10 @@ Error named_file_error(Error error) {
 Result<void> check_utf8(std::string_view where, std::string_view text) {
     const size_t valid = utf8_prefix(text);
     if (valid == text.size()) return {};
-    char byte[8];
-    std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(text[valid]));
+    const std::string byte = formatted("0x{:02x}", static_cast<unsigned char>(text[valid]));
     return fail(Code::usage, cat(where, ": not UTF-8: byte ", byte, " at offset ", valid,
                                  utf8_at(text, valid).state == Utf8State::unfinished
-                                     ? " begins a character that is cut off"
+                                     ? " begins an incomplete character"
                                      : ""));
 }
 

@@ -1,4 +1,4 @@
-// Text that the user gives: in a flag, a file, a pipe, a line of the chat.
+// Text from the user: in a flag, a file, a pipe, a line of the chat.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace sluice {
 
-// Of a file that a flag names: that it is not there, or no such file, is the flag's fault (usage);
-// that it cannot be read (io) is not.
+// An error about a file that a flag names: a wrong name is the flag's fault (usage); a file that
+// cannot be read (io) is not.
 Error named_file_error(Error error);
 
-// usage, naming `where` and the offset of the first byte that is none: nothing is put in its place.
+// usage, naming `where` and the offset of the first invalid byte. Nothing is replaced.
 Result<void> check_utf8(std::string_view where, std::string_view text);
 
-// Takes a byte order mark away from the front, which editors write there: it says that a file is
-// UTF-8 and is no part of its text. Elsewhere the same character stays.
+// Removes a byte order mark from the front, where some editors write one: it marks the file as
+// UTF-8 and is not part of its text. Elsewhere the character stays.
 void drop_byte_order_mark(std::string& text);
 
-// A text file in UTF-8, at most 64 MiB, without a byte order mark. Errors begin with `flag` and are
-// named_file_error()'s.
+// Reads a UTF-8 text file of at most 64 MiB, without its byte order mark. Errors begin with `flag`
+// and are as those of named_file_error().
 Result<std::string> read_user_file(std::string_view flag, const std::string& path);
 
 }  // namespace sluice

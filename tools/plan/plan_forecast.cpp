@@ -9,11 +9,11 @@ namespace sluice {
 namespace {
 
 constexpr double skew = 0.4;
-// Of the forward pass, counted on a card: operations a layer that are small beside their launch,
-// and trips of results to the host.
+// Counted in a forward pass on a GPU, per layer: operations that are small compared to their
+// launch, and results fetched to the host.
 constexpr double small_ops_layer = 14;
 constexpr double trips_layer = 1;
-constexpr double row_block = 4096;  // a row's codes, or its scales, read from the drive
+constexpr double row_block = 4096;  // read from the drive for a row's codes, or for its scales
 
 double real(uint64_t value) {
     return static_cast<double>(value);
@@ -59,7 +59,8 @@ Hits hits_of(const PlanModel& model, uint32_t ram_slots, uint32_t vram_slots, Wa
     return {rate(ram_slots), rate(vram_slots)};
 }
 
-// Experts brought to where they are computed: `asked` of them, `read` unless a cache has them.
+// Bringing experts to where they are computed: `asked` cross the link and `read` are read from the
+// drive, except those in a cache.
 void add_experts(Terms& terms, const Sizes& s, const MachineRates& rates, Hits hits, double asked,
                  double read, double drive_bytes_s) {
     terms.drive += read * (1 - hits.vram) * (1 - hits.ram) * s.expert_read / drive_bytes_s;
@@ -84,7 +85,7 @@ double Terms::longest() const {
     return std::max({drive, link, cpu, gpu});
 }
 
-const char* Terms::binds() const {
+const char* Terms::bottleneck() const {
     for (const auto& [name, term] :
          {std::pair("drive", drive), {"link", link}, {"cpu", cpu}, {"gpu", gpu}}) {
         if (term == longest()) return name;
@@ -131,7 +132,7 @@ Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const Machine
     const double lent = grouped ? std::min(s.experts, real(plan.settings.cache_slots)) : 0;
     const Hits reading = hits_of(model, plan.settings.cache_slots - static_cast<uint32_t>(lent),
                                  plan.settings.vram_slots, warmth);
-    double before = 0;  // tokens of the chunks that went first
+    double before = 0;  // tokens of the earlier chunks of the group
     for (int32_t done = 0; done < tokens; done += plan.shape.chunk) {
         const double m = std::min(tokens - done, plan.shape.chunk);
         const double distinct = distinct_of(m);

@@ -1,22 +1,22 @@
 // From bytes and rates to tokens a second.
 //
-//     t = max(drive, link, cpu, gpu)        everything beside everything: the limit
-//     t = drive + link + cpu + gpu          nothing beside anything: what to stay clear of
+//     t = max(drive, link, cpu, gpu)        full overlap: the limit
+//     t = drive + link + cpu + gpu          no overlap: the floor
 //
-// Decode, a token of K = layers x top_k experts of E bytes, hit rates v of VRAM and r of RAM:
+// Decode: a token uses K = layers x top_k experts of E bytes, hit rates v of VRAM and r of RAM:
 //     drive  K (1 - v) (1 - r) E' / layer rate + Engram rows        E': widened to blocks
-//     link   K (1 - v) E / link rate                                with a card
-//     card   dense / dense rate + K E / expert rate + operations + trips to the host
-//     cpu    the same without a card; with one, the head if it is in host memory
-// Prompt, chunk after chunk of m tokens: a layer's distinct experts under even routing,
-// N (1 - (1 - top_k / N)^m), are copied and computed once a chunk, and read once for all chunks
-// of a group, as far as the cache can lend them a layer's slots; matrices cost the larger of
-// their bytes and their multiply-adds; only the last token goes through the head.
+//     link   K (1 - v) E / link rate                                with a GPU
+//     gpu    dense / dense rate + K E / expert rate + operations + trips to the host
+//     cpu    the same without a GPU; with one, the head if it is in RAM
+// Prompt, in chunks of m tokens: a layer's distinct experts under even routing,
+// N (1 - (1 - top_k / N)^m), are copied and computed once per chunk, and read once per chunk group,
+// as far as the cache can lend the group a layer's slots; matrices cost the larger of the time for
+// their bytes and for their multiply-adds; only the last token goes through the head.
 //
-// Hit rates: cold 0. Warm with even routing: the share s of all experts that is kept. Warm with
-// routing as skewed as published runs of such models show: s^0.4 (5.5 % kept: 31 %, published 33 %;
-// 33 %: 64 %, published 78 %). A run with all reads ahead of their use reaches the limit within a
-// few per cent; `sluice bench` and the last line of every answer say how near.
+// Hit rates: cold 0. Warm with even routing: the share s of all experts that is cached. Warm with
+// routing as skewed as in published runs of such models: s^0.4 (5.5 % cached: 31 %, published 33 %;
+// 33 %: 64 %, published 78 %). A run whose reads are all ahead of their use reaches the limit
+// within a few per cent; `sluice bench` and the last line of every answer report how close it came.
 #pragma once
 
 #include <cstdint>
@@ -35,16 +35,16 @@ struct Terms {  // seconds
     double drive = 0, link = 0, cpu = 0, gpu = 0;
     double longest() const;
     double sum() const { return drive + link + cpu + gpu; }
-    const char* binds() const;  // "drive", "link", "cpu" or "gpu"
+    const char* bottleneck() const;  // the longest: "drive", "link", "cpu" or "gpu"
 };
 
 struct Forecast {
     Warmth warmth = Warmth::cold;
-    int32_t tokens = 1;  // of the prompt; 1: a decode step
+    int32_t tokens = 1;  // length of the prompt; 1: a decode step
     double ram_hits = 0, vram_hits = 0;
-    Terms terms;  // of all `tokens`
+    Terms terms;  // for all `tokens`
     double limit_tok_s() const { return tokens / terms.longest(); }
-    double apart_tok_s() const { return tokens / terms.sum(); }
+    double serial_tok_s() const { return tokens / terms.sum(); }
 };
 
 Forecast forecast_decode(const PlanModel& model, const Plan& plan, const MachineRates& rates,

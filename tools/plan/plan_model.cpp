@@ -8,6 +8,7 @@
 
 #include "cache/device_experts.h"
 #include "engine/model/model_shape.h"
+#include "engine/model/tensor_classes.h"
 #include "io/mount.h"
 #include "io/text.h"
 
@@ -15,7 +16,7 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t block = 4096;            // what direct reads are widened to
+constexpr uint64_t block = 4096;            // direct reads are widened to whole ones
 constexpr uint64_t device_alignment = 256;  // of an expert's tensors in VRAM
 
 uint64_t free_bytes(const std::filesystem::path& path) {
@@ -47,7 +48,7 @@ void find_drives(PlanModel& model) {
     }
 }
 
-// Without a model: every block device that is mounted for writing somewhere, largest room first.
+// Without files: every drive mounted for writing, the one with most free space first.
 void find_room(PlanModel& model) {
     std::vector<std::string> sources;
     for (const Mount& mount : all_mounts()) {
@@ -64,30 +65,8 @@ void find_room(PlanModel& model) {
               [](const PlannedDrive& a, const PlannedDrive& b) { return a.free > b.free; });
 }
 
-void add_class(PlanModel& model, const std::string& what, Home home, uint64_t tensors,
-               uint64_t bytes) {
-    auto& classes = model.classes;
-    auto found = std::find_if(classes.begin(), classes.end(), [&](const PlannedClass& c) {
-        return c.what == what && c.home == home;
-    });
-    if (found == classes.end()) found = classes.insert(classes.end(), {what, home});
-    found->tensors += tensors;
-    found->bytes += bytes;
-}
-
-// Dense parts first, then embedding, tables and experts.
-void count_classes(PlanModel& model) {
-    for (Home home : {Home::dense, Home::embedding, Home::table}) {
-        for (const TensorSpec& spec : model.specs) {
-            if (spec.home == home) add_class(model, spec.what, home, 1, spec_bytes(spec));
-        }
-    }
-    add_class(model, "routed experts", Home::table, model.experts() * expert_parts,
-              model.experts() * model.expert_bytes);
-}
-
-// An expert of a shape: codes and scales lie in two ranges, as the release keeps them, each widened
-// to whole blocks by the block it begins and ends in.
+// An expert of a shape: its codes and its scales are two ranges of a file, as in the released
+// files, each widened to whole blocks at both ends.
 void size_shape_experts(PlanModel& model) {
     uint64_t ranges[2] = {0, 0};
     for (const ExpertShape& part : expert_shapes(model.config())) {
@@ -141,12 +120,14 @@ Result<void> read_shape(PlanModel& model, const EngineOptions& options, const st
     if (!description) return tl::unexpected(description.error());
     model.name = shape;
     model.specs = (*description)->describe(rt.config, rt.weights);
+    model.classes = described_classes(rt.config, model.specs);
     size_shape_experts(model);
     make_shape_tables(model);
     find_room(model);
-    model.notes.push_back("a shape: experts are taken to lie in two ranges of a file");
+    model.notes.push_back(
+        "a shape without files: each expert is assumed to be two ranges of one file");
     for (const UnusedClass& unused : (*description)->unused) {
-        model.notes.push_back(cat("not counted, because not used: ", unused.what));
+        model.notes.push_back(cat("unused, so not counted: ", unused.what));
     }
     return {};
 }
@@ -162,11 +143,7 @@ Result<void> read_files(PlanModel& model, const EngineOptions& options) {
     model.tables = rt.weights.tables;
     size_file_experts(model);
     find_drives(model);
-    for (const AccountClass& c : described->classes) {
-        if (c.use == AccountClass::Use::unused) {
-            model.classes.push_back({c.what, Home::unused, c.tensors, c.bytes});
-        }
-    }
+    model.classes = std::move(described->classes);
     return {};
 }
 
@@ -174,7 +151,7 @@ Result<void> read_files(PlanModel& model, const EngineOptions& options) {
 
 uint64_t PlanModel::bytes(Home home) const {
     uint64_t sum = 0;
-    for (const PlannedClass& c : classes) sum += c.home == home ? c.bytes : 0;
+    for (const TensorClass& c : classes) sum += c.home == home ? c.bytes : 0;
     return sum;
 }
 
@@ -191,10 +168,6 @@ Result<std::unique_ptr<PlanModel>> model_to_plan(const EngineOptions& options,
     auto model = std::make_unique<PlanModel>();
     auto read = shape.empty() ? read_files(*model, options) : read_shape(*model, options, shape);
     if (!read) return tl::unexpected(read.error());
-    std::vector<PlannedClass> unused;
-    unused.swap(model->classes);
-    count_classes(*model);
-    model->classes.insert(model->classes.end(), unused.begin(), unused.end());
     return model;
 }
 

@@ -1,5 +1,5 @@
-// What `sluice plan` knows of a model before it runs: its config, its tensors and where its files
-// lie; or a known shape, without any file.
+// What `sluice plan` knows about a model without running it: config, tensors and the drives its
+// files are on; or a known shape, without any files.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,7 @@
 
 namespace sluice {
 
-struct PlannedClass {
-    std::string what;  // "attention", "routed experts"
-    Home home;
-    uint64_t tensors = 0, bytes = 0;
-};
-
-// A block device that shards lie on; without a model, one that could take them.
+// A drive that holds shards; without files, a mounted drive that could hold them.
 struct PlannedDrive {
     std::string name;         // "nvme0n1p2", or empty
     std::string file_system;  // "ext4 on /data"
@@ -29,25 +23,25 @@ struct PlannedDrive {
 
 struct PlanModel {
     std::string name;
-    bool files = false;  // false: a shape
-    Loaded loaded;       // config, weights' shapes and, with files, checkpoint and expert map
+    bool files = false;  // false: a known shape
+    Loaded loaded;       // config, tensor shapes and, with files, checkpoint and expert map
     std::vector<TensorSpec> specs;
-    std::vector<PlannedClass> classes;  // in the description's order, unused ones last
+    std::vector<TensorClass> classes;  // by home, then in the description's order
     std::vector<PlannedDrive> drives;
     std::vector<std::string> notes;
-    uint64_t expert_bytes = 0;       // payload of one
-    uint64_t expert_read_bytes = 0;  // what a read of one takes from the drive
+    uint64_t expert_bytes = 0;       // of one, without padding
+    uint64_t expert_read_bytes = 0;  // what reading one takes from the drive
     uint64_t slot_bytes = 0, device_slot_bytes = 0;
     std::vector<RowTable> tables;
 
     const ModelConfig& config() const { return loaded.runtime.config; }
     uint64_t bytes(Home home) const;
-    uint64_t experts() const;        // in all
+    uint64_t experts() const;        // total
     uint64_t token_experts() const;  // that one token uses
 };
 
-// `shape`: a name of shape_names(), or empty for the files that `options` name. Reads config and
-// headers only.
+// `shape`: one of shape_names(), or empty for the files that `options` name. Reads only config and
+// headers.
 Result<std::unique_ptr<PlanModel>> model_to_plan(const EngineOptions& options,
                                                  const std::string& shape);
 

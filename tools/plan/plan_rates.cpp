@@ -12,10 +12,11 @@ namespace sluice {
 
 namespace {
 
-constexpr double seconds_each = 0.12;        // of one measurement
-constexpr uint64_t memory_max = 192u << 20;  // of one kind of weights: several times any cache
+constexpr double seconds_each = 0.12;  // per measurement
+constexpr uint64_t memory_max = 192u
+                                << 20;  // per kind of weights: several times the size of any cache
 constexpr int32_t batch_rows = 64;
-constexpr int in_a_row = 16;  // launches between two waits, where they queue
+constexpr int in_a_row = 16;  // launches between two waits, where launches queue
 constexpr uint64_t link_bytes = 64u << 20;
 constexpr uint64_t copy_bytes = 128u << 20;
 constexpr uint64_t measured_least = 1u << 20;
@@ -27,8 +28,8 @@ std::vector<std::byte> plain_codes(uint64_t bytes) {
     return codes;
 }
 
-// One kind of weights over and over, activations, and room for results: in `room` bytes, if that
-// holds one matrix of each kind.
+// Weights that are used over and over, activations and results, within `room` bytes if that holds
+// one matrix of each kind.
 class Bench {
  public:
     Bench(Backend& backend, const ModelConfig& config, uint64_t room)
@@ -42,7 +43,7 @@ class Bench {
         dense_ = static_cast<uint64_t>(c_.heads) * c_.head_dim * c_.q_rank;
         const uint64_t largest = std::max({expert_ / 2, dense_, uint64_t{2} * wide});
         const uint64_t scales = std::max(expert_, dense_) / 16 + wide;
-        const uint64_t piece = round_up(rows * wide, page_size);  // of the codes, the same again
+        const uint64_t piece = round_up(rows * wide, page_size);  // of the codes, repeated
         const uint64_t others = 2 * scales + piece + rows * wide * 6;
         const uint64_t room =
             std::min({memory_max, backend_.memory_limit() / 4, room_ - std::min(room_, others)});
@@ -231,7 +232,7 @@ Result<LinkRate> measure_link(Backend& backend, uint64_t room) {
     return LinkRate{rounds * static_cast<double>(bytes), Origin::measured};
 }
 
-KernelRates assumed_card() {
+KernelRates assumed_gpu() {
     return {.dense_bytes_s = 136e9,
             .dense_macs_s = 10e12,
             .head_bytes_s = 136e9,

@@ -1,9 +1,9 @@
 #include "tools/plan/plan_report.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "engine/forward/state.h"
+#include "io/format.h"
 #include "io/text.h"
 #include "tools/answer/json_writer.h"
 
@@ -11,15 +11,10 @@ namespace sluice {
 
 namespace {
 
-std::string line(const char* format, auto... values) {
-    char text[320];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
-}
-
-const char* home_text(const PlanReport& report, Home home) {
-    switch (home) {
+const char* home_text(const PlanReport& report, const TensorClass& c) {
+    switch (c.home) {
         case Home::dense:
+            if (c.name == "head" && report.plan.head_on_host) return "RAM";
             return report.plan.settings.vram > 0 ? "VRAM" : "RAM";
         case Home::embedding:
             return "RAM";
@@ -31,7 +26,7 @@ const char* home_text(const PlanReport& report, Home home) {
     return "";
 }
 
-// What the sequence adds in memory for one more token, at the planned context.
+// Memory that one more token of context takes, at the planned context.
 double state_bytes_token(const PlanReport& report) {
     const ModelConfig& c = report.model->config();
     const int32_t context = report.plan.settings.context, less = std::max(1, context / 2);
@@ -41,62 +36,57 @@ double state_bytes_token(const PlanReport& report) {
 
 uint64_t all_bytes(const PlanModel& model) {
     uint64_t sum = 0;
-    for (const PlannedClass& c : model.classes) sum += c.bytes;
+    for (const TensorClass& c : model.classes) sum += c.bytes;
     return sum;
 }
 
 std::string classes_text(const PlanReport& r) {
     const PlanModel& m = *r.model;
-    std::string out =
-        line("%-24s %9s %12s %17s  %s\n", "class", "tensors", "size", "bytes", "where");
-    for (const PlannedClass& c : m.classes) {
-        out += line("%-24s %9llu %12s %17llu  %s\n", c.what.c_str(),
-                    static_cast<unsigned long long>(c.tensors), size_text(c.bytes).c_str(),
-                    static_cast<unsigned long long>(c.bytes), home_text(r, c.home));
+    std::string out = formatted("{:<24} {:>9} {:>12} {:>17}  {}\n", "class of tensors", "tensors",
+                                "size", "bytes", "kept in");
+    for (const TensorClass& c : m.classes) {
+        out += formatted("{:<24} {:>9} {:>12} {:>17}  {}\n", c.name, c.tensors, size_text(c.bytes),
+                         c.bytes, home_text(r, c));
     }
     const uint64_t all = all_bytes(m);
-    out += line("%-24s %9s %12s %17llu\n", "total", "", size_text(all).c_str(),
-                static_cast<unsigned long long>(all));
-    out += line("one expert %s, %llu in all; a token uses %llu: %s\n",
-                size_text(m.expert_bytes).c_str(), static_cast<unsigned long long>(m.experts()),
-                static_cast<unsigned long long>(m.token_experts()),
-                size_text(m.token_experts() * m.expert_bytes).c_str());
-    out += line("state %s for -c %d, %.0f bytes a token\n", size_text(r.plan.state).c_str(),
-                r.plan.settings.context, state_bytes_token(r));
+    out += formatted("{:<24} {:>9} {:>12} {:>17}\n", "total", "", size_text(all), all);
+    out +=
+        formatted("one expert {}, {} in total; each token uses {}, {}\n", size_text(m.expert_bytes),
+                  m.experts(), m.token_experts(), size_text(m.token_experts() * m.expert_bytes));
+    out += formatted("state of a conversation {} for -c {}, {:.0f} bytes per token\n",
+                     size_text(r.plan.state), r.plan.settings.context, state_bytes_token(r));
     return out;
 }
 
 std::string placement_text(const PlanReport& r) {
-    std::string out = cat("placement (", r.device, ")\n");
-    for (const char* device : {"vram", "ram"}) {
+    std::string out = cat("memory placement (", r.device, ")\n");
+    const Settings& settings = r.plan.settings;
+    for (const auto& [device, budget] :
+         {std::pair("vram", settings.vram), std::pair("ram", settings.ram)}) {
         uint64_t used = 0;
         for (const BudgetLine& one : r.plan.placement) {
             if (one.device != device) continue;
             used += one.bytes;
-            out +=
-                line("  %-5s %10s  %s\n", device, size_text(one.bytes).c_str(), one.what.c_str());
+            out += formatted("  {:<5} {:>10}  {}\n", device, size_text(one.bytes), one.what);
         }
-        const uint64_t budget =
-            device == std::string("ram") ? r.plan.settings.ram : r.plan.settings.vram;
         if (budget == 0) continue;
-        out += line("  %-5s %10s  of %s\n", device, size_text(used).c_str(),
-                    size_text(budget).c_str());
+        out += formatted("  {:<5} {:>10}  of the budget of {}\n", device, size_text(used),
+                         size_text(budget));
     }
     return out;
 }
 
 std::string drives_text(const PlanReport& r) {
     const PlanModel& m = *r.model;
-    std::string out = m.files ? "drives\n" : "drives here, for the files\n";
+    std::string out =
+        m.files ? "drives with the model's files\n" : "drives for the model's files\n";
     if (m.drives.empty()) out += "  none found\n";
     for (const PlannedDrive& d : m.drives) {
-        out += line("  %-12s %10s free", d.name.empty() ? "-" : d.name.c_str(),
-                    size_text(d.free).c_str());
+        out += formatted("  {:<12} {:>10} free", d.name.empty() ? "-" : d.name, size_text(d.free));
         if (m.files) {
-            out += line("  %llu shards, %s", static_cast<unsigned long long>(d.shards),
-                        size_text(d.shard_bytes).c_str());
+            out += formatted("  {} shards, {}", d.shards, size_text(d.shard_bytes));
         } else {
-            out += d.free >= all_bytes(m) ? "  holds it all " : "  holds a part ";
+            out += d.free >= all_bytes(m) ? "  enough for all files" : "  enough for some files";
         }
         out += cat("  (", d.file_system, ")\n");
     }
@@ -104,52 +94,55 @@ std::string drives_text(const PlanReport& r) {
 }
 
 std::string kernels_line(const char* name, const KernelRates& k) {
-    return line(
-        "  %-8s dense %.3g GB/s and %.3g T multiply-adds/s, experts %.3g GB/s and %.3g T, "
-        "head %.3g GB/s (%s)\n",
+    return formatted(
+        "  {:<8} dense weights {:.3g} GB/s, {:.3g} T multiply-adds/s; experts {:.3g} GB/s, "
+        "{:.3g} T multiply-adds/s; head {:.3g} GB/s [{}]\n",
         name, k.dense_bytes_s / 1e9, k.dense_macs_s / 1e12, k.expert_bytes_s / 1e9,
         k.expert_macs_s / 1e12, k.head_bytes_s / 1e9, origin_name(k.origin));
 }
 
 std::string rates_text(const MachineRates& rates) {
-    std::string out = "rates\n";
-    out += line("  %-8s %.2f GB/s a layer at a time, %.2f GB/s kept busy (%s)\n", "drive",
-                rates.drive.layer_bytes_s / 1e9, rates.drive.stream_bytes_s / 1e9,
-                origin_name(rates.drive.origin));
+    std::string out = "speed of each part\n";
+    out += formatted(
+        "  {:<8} decode, layer by layer {:.2f} GB/s; prompt, always busy {:.2f} GB/s "
+        "[{}]\n",
+        "drive", rates.drive.layer_bytes_s / 1e9, rates.drive.stream_bytes_s / 1e9,
+        origin_name(rates.drive.origin));
     if (rates.link) {
-        out += line("  %-8s %.2f GB/s host to card (%s)\n", "link", rates.link->bytes_s / 1e9,
-                    origin_name(rates.link->origin));
+        out += formatted("  {:<8} RAM to GPU {:.2f} GB/s [{}]\n", "link", rates.link->bytes_s / 1e9,
+                         origin_name(rates.link->origin));
     }
-    out += line("  %-8s %.2f GB/s copied (measured)\n", "memory", rates.copy_bytes_s / 1e9);
+    out += formatted("  {:<8} copy {:.2f} GB/s [measured]\n", "RAM", rates.copy_bytes_s / 1e9);
     out += kernels_line("CPU", rates.cpu);
     if (rates.gpu) out += kernels_line("GPU", *rates.gpu);
     return out;
 }
 
-// Two significant decimals below ten, one below a hundred.
-std::string speed(double tok_s) {
-    return line(tok_s < 10 ? "%.2f" : tok_s < 100 ? "%.1f" : "%.0f", tok_s);
+// Two decimals below ten, one below a hundred.
+std::string speed_text(double tok_s) {
+    return formatted("{:.{}f}", tok_s, tok_s < 10 ? 2 : tok_s < 100 ? 1 : 0);
 }
 
+// `unit`: how many of the table's unit of time a second has.
 std::string forecast_row(const std::string& head, const Forecast& f, double unit) {
     const Terms& t = f.terms;
-    return line("  %-26s %9s %9s  %-6s %9.2f %9.2f %9.2f %9.2f\n", head.c_str(),
-                speed(f.limit_tok_s()).c_str(), speed(f.apart_tok_s()).c_str(), t.binds(),
-                t.drive * unit, t.link * unit, t.cpu * unit, t.gpu * unit);
+    return formatted("  {:<26} {:>9} {:>11} {:>10} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", head,
+                     speed_text(f.limit_tok_s()), speed_text(f.serial_tok_s()), t.bottleneck(),
+                     t.drive * unit, t.link * unit, t.cpu * unit, t.gpu * unit);
 }
 
-std::string forecast_head(const char* what, const char* unit) {
-    return line("%-28s %9s %9s  %-6s %9s %9s %9s %9s\n", what, "tok/s", "if apart", "binds",
-                cat("drive ", unit).c_str(), "link", "cpu", "gpu");
+std::string forecast_head(const char* what) {
+    return formatted("{:<28} {:>9} {:>11} {:>10} {:>9} {:>9} {:>9} {:>9}\n", what, "tok/s",
+                     "no overlap", "bottleneck", "drive", "link", "cpu", "gpu");
 }
 
 std::string decode_text(const PlanReport& r) {
-    std::string out = forecast_head("decode", "ms");
+    std::string out = forecast_head("decode, ms per token");
     for (const Forecast& f : r.decode) {
         std::string head = warmth_name(f.warmth);
         if (f.ram_hits + f.vram_hits > 0) {
             const double hits = 1 - (1 - f.ram_hits) * (1 - f.vram_hits);
-            head += line(", %.0f %% hits", 100 * hits);
+            head += formatted(", {:.0f} % hits", 100 * hits);
         }
         out += forecast_row(head, f, 1e3);
     }
@@ -157,9 +150,9 @@ std::string decode_text(const PlanReport& r) {
 }
 
 std::string prompts_text(const PlanReport& r) {
-    std::string out = forecast_head("prompt", "s");
+    std::string out = forecast_head("prompt, s in total");
     for (const Forecast& f : r.prompts) {
-        out += forecast_row(line("%5d tokens, %s", f.tokens, warmth_name(f.warmth)), f, 1);
+        out += forecast_row(formatted("{:>5} tokens, {}", f.tokens, warmth_name(f.warmth)), f, 1);
     }
     return out;
 }
@@ -205,8 +198,8 @@ void write_forecasts(JsonWriter& json, const std::vector<Forecast>& forecasts) {
             .member("ram_hits", f.ram_hits)
             .member("vram_hits", f.vram_hits)
             .member("tok_s", f.limit_tok_s())
-            .member("apart_tok_s", f.apart_tok_s())
-            .member("binds", f.terms.binds())
+            .member("apart_tok_s", f.serial_tok_s())
+            .member("binds", f.terms.bottleneck())
             .member("drive_s", f.terms.drive)
             .member("link_s", f.terms.link)
             .member("cpu_s", f.terms.cpu)
@@ -218,10 +211,10 @@ void write_forecasts(JsonWriter& json, const std::vector<Forecast>& forecasts) {
 
 void write_places(JsonWriter& json, const PlanReport& r) {
     json.key("classes").begin_array();
-    for (const PlannedClass& c : r.model->classes) {
+    for (const TensorClass& c : r.model->classes) {
         json.begin_object()
-            .member("class", c.what)
-            .member("where", home_text(r, c.home))
+            .member("class", c.name)
+            .member("where", home_text(r, c))
             .member("tensors", c.tensors)
             .member("bytes", c.bytes)
             .end_object();
@@ -250,12 +243,16 @@ void write_places(JsonWriter& json, const PlanReport& r) {
 }  // namespace
 
 std::string plan_text(const PlanReport& r) {
-    std::string out = cat(r.model->name, r.model->files ? "" : " (a shape, no files)", "\n\n");
+    std::string out =
+        cat(r.model->name, r.model->files ? "" : " (a known shape, no files)", "\n\n");
     out += classes_text(r) + "\n" + placement_text(r) + "\n" + drives_text(r) + "\n";
     out += rates_text(r.rates) + "\n" + decode_text(r) + "\n" + prompts_text(r) + "\n";
     out +=
-        "tok/s: every part at work at once, t = max(drive, link, cpu, gpu); if apart: their sum.\n"
-        "warm: the cache is full; even: all experts alike; skewed: hits as published runs show.\n";
+        "tok/s: all parts work at the same time, so that the slowest, the bottleneck, sets the "
+        "speed.\n"
+        "no overlap: tok/s if the parts took turns; a run comes close to the first column.\n"
+        "cold: empty expert caches; warm: full ones. even: all experts are used equally often;\n"
+        "skewed: some more often, with hit rates as in published runs of such models.\n";
     for (const std::string& note : r.notes) out += cat("note: ", note, "\n");
     return out;
 }

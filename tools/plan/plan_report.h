@@ -1,4 +1,4 @@
-// What `sluice plan` found out, as a text and as JSON.
+// What `sluice plan` reports, as text and as JSON.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace sluice {
 
 struct PlanReport {
     std::unique_ptr<PlanModel> model;
-    std::string device;  // as the engine names it; "a GPU of 7.3 GiB that is not here"
+    std::string device;  // as the engine names it; "an assumed GPU of 7.3 GiB"
     Plan plan;           // with the settings of the run
     MachineRates rates;
     std::vector<Forecast> decode, prompts;

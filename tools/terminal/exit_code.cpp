@@ -53,9 +53,9 @@ void set_flag_origins(std::vector<FlagOrigin> origins) {
 }
 
 int report_error(const Error& error) {
-    static std::atomic<bool> told{false};
-    const bool stopped = error.code == Code::interrupted;  // where it was does not matter
-    if (stopped && told.exchange(true)) return exit_code(error.code);
+    static std::atomic<bool> reported{false};
+    const bool stopped = error.code == Code::interrupted;  // where it happened does not matter
+    if (stopped && reported.exchange(true)) return exit_code(error.code);
     std::string line = "sluice: ";
     for (char c :
          stopped ? std::string(stopped_text()) : with_origins(error.message, flag_origins)) {

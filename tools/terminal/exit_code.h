@@ -1,4 +1,4 @@
-// What the process says when it ends. One table for every command.
+// Exit codes, and the one line that an error ends a command with. For every command.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,12 @@ namespace sluice {
 enum ExitCode : int {
     exit_ok = 0,
     exit_mismatch = 1,    // --verify found a difference
-    exit_usage = 2,       // a flag, a prompt, a context that is too small
-    exit_checkpoint = 3,  // a file that is missing, damaged or of an unknown kind
+    exit_usage = 2,       // a wrong flag or prompt, a context that is too small
+    exit_checkpoint = 3,  // a file is missing, damaged or of an unknown kind
     exit_machine = 4,     // memory or device
     exit_io = 5,          // drive, file system or standard output failed at run time
-    exit_numerical = 6,   // a logit that is not finite
-    // 128 and the number of a signal, as shells say.
+    exit_numerical = 6,   // a logit is not finite
+    // 128 plus the number of a signal, as in shells.
     exit_hung_up = 129,      // SIGHUP: the terminal went away
     exit_interrupted = 130,  // SIGINT: Ctrl-C
     exit_reader_gone = 141,  // SIGPIPE: standard output was closed by its reader
@@ -25,12 +25,12 @@ enum ExitCode : int {
 
 ExitCode exit_code(Code code);
 
-// Before the work: what errors say of flags from now on, see with_origins().
+// Call before the work: from then on errors say where values came from, see with_origins().
 void set_flag_origins(std::vector<FlagOrigin> origins);
 
-// "sluice: <message>" on stderr, on one line, whatever the message holds; returns the code of
-// `error`. A flag it names is told with the origin of its value, where that is no flag. An
-// interruption is told by its signal, and once.
+// Prints "sluice: <message>" on stderr as one line, whatever the message holds, and returns the
+// exit code of `error`. Where the value of a flag that the message names came from elsewhere, the
+// line says so. An interruption is reported once, by its signal.
 int report_error(const Error& error);
 
 }  // namespace sluice

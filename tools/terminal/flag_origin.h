@@ -1,4 +1,4 @@
-// Where the value of a flag came from, when it was not the command line.
+// Where the value of an option came from if not from the command line.
 #pragma once
 
 #include <span>
@@ -8,12 +8,12 @@
 namespace sluice {
 
 struct FlagOrigin {
-    std::vector<std::string> flags;  // every name of it: "-c", "--ctx-size"
+    std::vector<std::string> flags;  // all its names: "-c", "--ctx-size"
     std::string source;  // "SLUICE_CTX_SIZE", "/etc/sluice/config.toml line 3: ctx-size"
 };
 
-// `message`, and behind it where each flag that it names has its value from, unless it says so:
-// who never gave the flag would look for it in vain.
+// `message`, followed by the origin of the value of each flag that it names, unless it says so
+// already: a user who never gave the flag needs to know where to change it.
 std::string with_origins(std::string message, std::span<const FlagOrigin> origins);
 
 }  // namespace sluice

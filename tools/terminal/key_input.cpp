@@ -17,7 +17,7 @@ constexpr std::string_view paste_end = "\x1b[201~";
 
 std::string with_line_feeds(std::string_view text) {
     std::string out;
-    for (size_t i = 0; i < text.size(); i++) {
+    for (size_t i = 0; i < text.size(); ++i) {
         if (text[i] != '\r') {
             out += text[i];
         } else if (i + 1 == text.size() || text[i + 1] != '\n') {
@@ -36,7 +36,7 @@ int KeyInput::byte() {
         return first;
     }
     if (next_ == filled_) {
-        // A signal may come just before read() blocks: nobody waits longer than this for it.
+        // A signal may arrive just before read() blocks, so the wait is short.
         pollfd state{fd_, POLLIN, 0};
         if (::poll(&state, 1, look_again_ms) <= 0) return interrupted;
         ssize_t count = ::read(fd_, buffer_.data(), buffer_.size());

@@ -1,4 +1,4 @@
-// Bytes of standard input, one at a time, and the text of a bracketed paste.
+// Standard input byte by byte, as characters, and as the text of a bracketed paste.
 #pragma once
 
 #include <array>
@@ -11,27 +11,26 @@ namespace sluice {
 class KeyInput {
  public:
     explicit KeyInput(int fd) : fd_(fd) {}
-    static constexpr int end = -1;  // end of file or a failed terminal
-    static constexpr int interrupted =
-        -2;  // nothing yet, or a signal: look at the flags, ask again
+    static constexpr int end = -1;          // end of file or a failed terminal
+    static constexpr int interrupted = -2;  // nothing yet, or a signal: check the flags, ask again
 
     int byte();
-    // A character as a code point, from UTF-8. A byte of none is stand_in + byte, a code point for
-    // private use: bytes_restored() puts it back.
+    // The next UTF-8 character as a code point. An invalid byte becomes stand_in + byte, a code
+    // point for private use; bytes_restored() turns it back.
     int character();
     static constexpr int stand_in = 0x10fe00;
-    // Up to the end mark ESC[201~ (which it eats), the end of input or of the process. CR and CRLF
-    // become LF; all other bytes are text.
+    // The text up to the end mark ESC[201~ (which is consumed), the end of input or SIGTERM. CR and
+    // CRLF become LF; all other bytes are text.
     std::string paste();
 
  private:
     int fd_;
     std::array<char, 4096> buffer_{};
     size_t next_ = 0, filled_ = 0;
-    std::string again_;  // read, and to be read again before all else
+    std::string again_;  // read too far: comes first next time
 };
 
-// UTF-8 text with the bytes that stand-ins in it stand for.
+// `text` with the bytes that its stand-ins stand for.
 std::string bytes_restored(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Lines a person types, with editing and history where the streams are terminals.
+// Lines that a user types, with editing and history if the streams are terminals.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ class LineReader {
     enum class Event {
         line,
         interrupt,        // Ctrl-C on an empty line
-        interrupt_typed,  // Ctrl-C that threw away what was typed
+        interrupt_typed,  // Ctrl-C that discarded what was typed
         end,              // Ctrl-D, or the terminal is gone
     };
     struct Line {
@@ -25,8 +25,8 @@ class LineReader {
     virtual void remember(const std::string& line) { (void)line; }
 };
 
-// With libedit when stdin and stderr are terminals, history in `history_file` (may be empty). A
-// paste is one piece whatever it holds: several lines, or control bytes, stand in the line as
+// Uses libedit if stdin and stderr are terminals, with history in `history_file` (empty: none). A
+// paste is one piece whatever it holds: several lines or control bytes appear in the line as
 // "[pasted N: ...]" and are put back when the line is entered.
 std::unique_ptr<LineReader> make_line_reader(const Terminal& terminal,
                                              const std::string& history_file);

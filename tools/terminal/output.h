@@ -1,5 +1,5 @@
-// Standard output as a script sees it: bytes, written whole or not at all, and a reader that may go
-// away.
+// Standard output as a script sees it: bytes that are written completely, and a reader that may
+// close the pipe.
 #pragma once
 
 #include <string_view>
@@ -8,17 +8,17 @@
 
 namespace sluice {
 
-// Not buffered: what was written is with the reader. Requires SIGPIPE to be ignored
+// Not buffered: what was written has reached the reader. Requires SIGPIPE to be ignored
 // (install_signals()).
 class Output {
  public:
     explicit Output(int fd) : fd_(fd) {}
 
-    // Writes everything; EINTR and short writes are gone on with. When the reader is gone the bytes
-    // are dropped, reader_gone() holds, and it is no error; a full disk or a closed descriptor is
-    // (Code::io).
+    // Writes everything, continuing after EINTR and short writes. Once the reader is gone, bytes
+    // are dropped and reader_gone() is true; that is not an error. A full drive or a closed
+    // descriptor is one (io).
     Result<void> write(std::string_view bytes);
-    // Asks the pipe or socket without writing, so that a silent computation notices too.
+    // Asks the pipe or socket without writing, for computations that print nothing for a while.
     bool reader_gone();
 
  private:

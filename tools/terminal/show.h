@@ -1,4 +1,4 @@
-// What one-shot and chat show besides the answer: thoughts, and how far the prompt is. On stderr.
+// What one-shot and chat show on stderr besides the answer: thoughts, and progress of the prompt.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Reasoning as it comes, dimmed where colour is on, closed by an empty line before the answer.
+// Thoughts as they come, dimmed if colour is on, followed by an empty line before the answer.
 class ThoughtStream {
  public:
     ThoughtStream(const Terminal& terminal, bool shown)
@@ -23,15 +23,15 @@ class ThoughtStream {
     bool open_ = false;
 };
 
-// "prompt 34 %", from two seconds on with the time left at the pace so far. `done`: the share.
+// "prompt 34 %", after two seconds also the time left at the speed so far. `done`: 0 to 1.
 std::string progress_text(double done, double seconds);
 
-// A status line while a prompt is swept, from the first call of the session until finish().
+// A status line while a prompt is processed, from the session's first report until finish().
 class PromptProgress {
  public:
     PromptProgress(Session& session, bool enabled);
     ~PromptProgress() { finish(); }
-    void finish();  // also: once more
+    void finish();  // may be called again
 
  private:
     Session& session_;

@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr auto patience = std::chrono::milliseconds(500);
-constexpr auto look_again = std::chrono::milliseconds(10);
+constexpr auto poll_interval = std::chrono::milliseconds(10);
 
 std::atomic<bool> interrupted{false};
 std::atomic<int> end_signal{0};  // SIGTERM or SIGHUP, once it came
@@ -45,7 +45,7 @@ void on_change(int) {
     changed = true;
 }
 
-// The default action follows, so that the parent sees which signal it was.
+// The default action follows, so that the parent process sees which signal it was.
 void on_end(int signal) {
     restore_terminal();
     static constexpr char line[] = "\nsluice: ended by a signal\n";
@@ -54,9 +54,9 @@ void on_end(int signal) {
     ::raise(signal);
 }
 
-// On the watcher's thread. Nothing is taken apart: the engine thread, and the kernel, may be using
+// On the watcher's thread. Nothing is destroyed: the engine's thread and the kernel may be using
 // it.
-[[noreturn]] void cut() {
+[[noreturn]] void end_now() {
     if (auto written = spans::finish(); !written) report_error(written.error());
     restore_terminal();
     if (::isatty(2)) [[maybe_unused]]
@@ -71,14 +71,14 @@ void watch() {
         }
         std::chrono::milliseconds waited{0};
         while (interrupted && waited < patience) {
-            std::this_thread::sleep_for(look_again);
-            waited = must_finish == 0 ? waited + look_again : std::chrono::milliseconds(0);
+            std::this_thread::sleep_for(poll_interval);
+            waited = must_finish == 0 ? waited + poll_interval : std::chrono::milliseconds(0);
         }
-        if (interrupted) cut();
+        if (interrupted) end_now();
     }
 }
 
-// Without it (no thread to be had) an interruption takes as long as the work takes to see it.
+// If no thread can be created, an interruption waits until the work polls the flag.
 void start_watcher() {
     static const bool started = sem_init(&pressed, 0, 0) == 0;
     if (!started) return;
@@ -111,7 +111,7 @@ void install_signals(SecondPress second) {
     second_leaves = second == SecondPress::leaves;
     start_watcher();
     handle(SIGPIPE, SIG_IGN, 0);
-    handle(SIGXFSZ, SIG_IGN, 0);  // a file that may not grow further is an error of its write
+    handle(SIGXFSZ, SIG_IGN, 0);  // a file at its size limit is an error of the write
     for (int signal : {SIGINT, SIGTERM}) handle(signal, on_interrupt, 0);
     if (!ignored(SIGHUP)) handle(SIGHUP, on_interrupt, 0);
     for (int signal : {SIGWINCH, SIGCONT}) handle(signal, on_change, 0);
@@ -143,7 +143,7 @@ ExitCode interrupt_code() {
 }
 
 MustFinish::MustFinish() {
-    must_finish++;
+    ++must_finish;
 }
 
 MustFinish::~MustFinish() {

@@ -1,4 +1,4 @@
-// Ctrl-C, termination and a vanished reader, turned into flags that the program looks at.
+// Ctrl-C, termination and a closed terminal as flags that the program polls.
 #pragma once
 
 #include <atomic>
@@ -7,28 +7,29 @@
 
 namespace sluice {
 
-enum class SecondPress { ignored, leaves };  // of Ctrl-C while the first one is still unanswered
+// What Ctrl-C does while the one before it has not been handled yet.
+enum class SecondPress { ignored, leaves };
 
-// SIGINT, SIGTERM and SIGHUP raise the cancel flag (and never restart a blocked read). After
-// SIGTERM or SIGHUP the process is to end (end_requested()); a second of these, and with `leaves` a
-// second Ctrl-C, ends it at once. A SIGHUP that was ignored before (nohup) stays so. SIGQUIT puts
-// the terminal back, says so in a line, and ends the process by that signal. SIGPIPE is ignored:
-// writes report it. SIGWINCH and SIGCONT raise their own flag. Faults (SIGSEGV, SIGABRT ...) put
-// the terminal back first.
+// SIGINT, SIGTERM and SIGHUP raise the cancel flag (a blocked read is not restarted). SIGTERM and
+// SIGHUP also ask the process to end (end_requested()); a second one, or with `leaves` a second
+// Ctrl-C, ends it at once. A SIGHUP that was ignored before (nohup) stays ignored. SIGQUIT restores
+// the terminal, prints a line, and ends the process by that signal. SIGPIPE is ignored because
+// writes report it. SIGWINCH and SIGCONT raise a flag of their own. Faults (SIGSEGV, SIGABRT ...)
+// restore the terminal first.
 void install_signals(SecondPress second);
 
-// What Engine::load, Session::feed and reads of the terminal look at.
+// The flag that Engine::load, Session::feed and reads of the terminal poll.
 const std::atomic<bool>* cancel_flag();
 bool interrupt_requested();
-void clear_interrupt();     // of Ctrl-C; the others stay
+void clear_interrupt();     // forgets Ctrl-C, not SIGTERM or SIGHUP
 bool end_requested();       // SIGTERM or SIGHUP came
 ExitCode interrupt_code();  // 128 and the signal's number
 
-// While one lives, an end in the middle would lose something: an answer, a file. Otherwise (the
-// model is loaded, something is measured, all is said) an interruption that the work has not
-// answered in half a second ends the process whatever it waits for, a slow drive or a dead one: the
-// trace is finished, the terminal put back, a line says so. Reads in flight keep their memory to
-// the end.
+// Protects work that an abrupt end would lose: an answer, a file. While none exists (a model is
+// being loaded, something is measured, everything is written), an interruption that is not handled
+// within half a second ends the process, even if it waits for a slow or dead drive: the profile is
+// finished, the terminal restored, and a line printed. Reads in flight keep their memory until the
+// process is gone.
 class MustFinish {
  public:
     MustFinish();

@@ -43,8 +43,8 @@ bool decide_color(ColorChoice choice, bool stderr_tty) {
 
 bool secure_standard_streams() {
     bool stdin_open = ::fcntl(0, F_GETFD) >= 0;
-    for (int fd = 0; fd < 3; fd++) {
-        // Read-only for 1 and 2 too: writing to them then fails, as on the closed descriptor.
+    for (int fd = 0; fd < 3; ++fd) {
+        // Read-only for 1 and 2 too: writing fails, as it would on a closed descriptor.
         if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) < 0) std::_Exit(70);
     }
     return stdin_open;
@@ -118,8 +118,8 @@ Result<std::string> read_standard_input() {
         int ready = ::poll(&state, 1, 1000);
         if (ready == 0 && !said) {
             std::fprintf(stderr,
-                         "sluice: waiting for standard input to end (Ctrl-D, or give "
-                         "</dev/null)\n");
+                         "sluice: waiting for standard input to end (Ctrl-D ends it; "
+                         "</dev/null is empty)\n");
             said = true;
         }
         if (ready <= 0) continue;
@@ -131,7 +131,7 @@ Result<std::string> read_standard_input() {
         }
         text.append(chunk, 0, static_cast<size_t>(count));
         if (text.size() > input_max) {
-            return fail(Code::usage, "standard input: more than 64 MiB cannot be one prompt");
+            return fail(Code::usage, "standard input: a prompt can have at most 64 MiB");
         }
     }
 }

@@ -1,4 +1,4 @@
-// What the three standard streams are, and what may be written on them.
+// What the three standard streams are connected to, and what may be written to them.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,26 @@ struct Terminal {
     bool color = false;  // escape codes on stderr; standard output never gets any
 };
 
-// Descriptors 0 to 2 that are closed are opened on /dev/null (0) or a write-refusing file (1, 2),
-// so that no checkpoint file takes their place. First thing in main. Returns whether 0 was open.
+// Opens descriptors 0 to 2 that are closed, so that no checkpoint file takes their place: reading
+// finds the end, writing fails as before. First thing in main. Returns whether 0 was open.
 bool secure_standard_streams();
 
-// --color beats NO_COLOR (not empty), which beats CLICOLOR_FORCE (not empty, not 0), which beats
-// "stderr is a terminal and TERM is not dumb".
+// Colour: --color overrides NO_COLOR (if not empty), which overrides CLICOLOR_FORCE (if not empty
+// or 0), which overrides "stderr is a terminal and TERM is not dumb".
 Terminal inspect_terminal(ColorChoice color, bool stdin_open);
 
-// Remembers the terminal's modes now and puts them back from restore_terminal(), which is safe in a
-// signal handler.
+// Remembers the terminal's modes; restore_terminal() puts them back and is safe in a signal
+// handler.
 void remember_terminal();
 void restore_terminal();
-// Asks the terminal to mark pasted text (bracketed paste), or not to; on stderr.
+// Switches bracketed paste, in which the terminal marks pasted text, on or off; on stderr.
 void mark_pastes(bool on);
 
-// Model text for a terminal: control bytes other than line feed and tab as ^X, so that an answer
-// cannot steer it. Plain bytes go to files and pipes unchanged.
+// Text for a terminal: control bytes other than line feed and tab become ^X, so that an answer
+// cannot control it. Files and pipes get the bytes unchanged.
 std::string visible(std::string_view text);
 
-// One line on stderr that is rewritten in place and erased; silent unless stderr is a terminal.
+// One line on stderr that is rewritten in place and erased at the end; for terminals.
 class StatusLine {
  public:
     explicit StatusLine(bool enabled) : enabled_(enabled) {}
@@ -54,8 +54,8 @@ class StatusLine {
     size_t width_ = 0;
 };
 
-// Everything on standard input up to its end. Says on stderr, once, that it waits when nothing has
-// come for a second. Interrupted by the cancel flag; above 64 MiB a usage error.
+// Reads standard input to its end. Says once on stderr that it waits if nothing has come for a
+// second. The cancel flag interrupts it; more than 64 MiB is a usage error.
 Result<std::string> read_standard_input();
 
 // $XDG_STATE_HOME/sluice, created with mode 0700; empty when there is no home.

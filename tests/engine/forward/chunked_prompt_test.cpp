@@ -1,5 +1,5 @@
 // Chunk groups, whose chunks all pass a layer before the next one: the bits of separate chunks,
-// each expert read once, and a turn that ends early leaves no trace.
+// each expert read once, and no trace of a group that ended early.
 #include <cstring>
 
 #include "cache/simulator.h"
@@ -29,7 +29,7 @@ EngineOptions chunked(const std::string& model, int32_t chunk, uint32_t slots, O
     return options;
 }
 
-// The longest prompt a model has a trace of.
+// The longest prompt among the traces of a model.
 std::vector<int32_t> long_prompt(const std::string& model) {
     std::vector<int32_t> longest;
     for (const Trace& trace : golden_traces(model, IndexKeys::own)) {
@@ -43,7 +43,7 @@ void keep(Logits& all, const Result<std::span<const float>>& logits) {
     all.emplace_back(logits->begin(), logits->end());
 }
 
-// Of every position of a prompt, a second one, and a few tokens one by one.
+// The logits of every position: of a prompt, of a second one, and of a few single tokens.
 Logits run(Session& session, std::span<const int32_t> ids) {
     Logits all;
     const auto each = [&](int32_t position, std::span<const float> logits) {
@@ -53,13 +53,13 @@ Logits run(Session& session, std::span<const int32_t> ids) {
     const size_t part = ids.size() * 2 / 3;
     REQUIRE(session.feed(ids.first(part), each));
     REQUIRE(session.feed(ids.subspan(part, ids.size() - part - 4), each));
-    for (size_t i = ids.size() - 4; i < ids.size(); i++) keep(all, session.feed(ids.subspan(i, 1)));
+    for (size_t i = ids.size() - 4; i < ids.size(); ++i) keep(all, session.feed(ids.subspan(i, 1)));
     return all;
 }
 
 bool same(const Logits& a, const Logits& b) {
     if (a.size() != b.size()) return false;
-    for (size_t i = 0; i < a.size(); i++) {
+    for (size_t i = 0; i < a.size(); ++i) {
         if (std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
     }
     return true;
@@ -74,7 +74,7 @@ bool noted(const Engine& engine, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("the logits of every position, whatever the chunk and the order") {
+TEST_CASE("the logits of every position do not depend on chunk and order") {
     struct Model {
         const char* name;
         uint32_t least, experts;
@@ -105,20 +105,20 @@ TEST_CASE("the logits of every position, whatever the chunk and the order") {
     }
 }
 
-TEST_CASE("a prompt of several chunks reads what a prompt of one does") {
+TEST_CASE("a prompt of several chunks reads as much as a prompt of one") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     const std::span<const int32_t> prompt = std::span(ids).first(240);
     for (On on : {On::cpu, On::device}) {
         const auto fed = [&](int32_t chunk, uint32_t slots) {
             EngineOptions options = chunked("dsv41-tiny", chunk, slots, on);
             if (on == On::device) options.vram_slots = 0;
-            options.overlap = Overlap::none;  // nothing is read that nobody asked for
+            options.overlap = Overlap::none;  // nothing is read ahead
             auto engine = load_engine(options);
             auto session = open_session(*engine);
             REQUIRE(session->feed(prompt));
             const RunStats stats = session->stats();
             CHECK(stats.cache.bytes_demand ==
-                  (stats.cache.sweep_asked - stats.cache.sweep_hits) * engine->expert_bytes());
+                  (stats.cache.prompt_asked - stats.cache.prompt_hits) * engine->expert_bytes());
             return stats;
         };
         const uint64_t once = fed(512, 64).cache.bytes_demand;
@@ -135,11 +135,11 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does") {
             }
             const RunStats off = fed(chunk, 0), less = fed(chunk, 48), all = fed(chunk, 512);
             CHECK(off.cache.chunks_grouped == 0);
-            CHECK(off.cache.sweep_hits == 0);
+            CHECK(off.cache.prompt_hits == 0);
             CHECK(less.cache.chunks_grouped == chunks);
             CHECK(less.cache.bytes_demand > once);
             CHECK(less.cache.bytes_demand < once + (off.cache.bytes_demand - once) / 2);
-            CHECK(all.cache.chunks_grouped == 0);  // the cache keeps them anyway
+            CHECK(all.cache.chunks_grouped == 0);  // the cache keeps all experts anyway
             CHECK(all.cache.bytes_demand == once);
             if (apart > 0) CHECK(off.cache.bytes_demand < apart);  // larger chunks read less
             apart = off.cache.bytes_demand;
@@ -147,7 +147,7 @@ TEST_CASE("a prompt of several chunks reads what a prompt of one does") {
     }
 }
 
-TEST_CASE("with reads ahead an expert is still read once, and nothing waits for a slot") {
+TEST_CASE("with read-ahead an expert is still read once, and nothing waits for a slot") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     for (uint32_t slots : {48u, 64u, 90u}) {
         CAPTURE(slots);
@@ -158,12 +158,12 @@ TEST_CASE("with reads ahead an expert is still read once, and nothing waits for 
         const CacheStats& cache = session->stats().cache;
         CHECK(cache.ahead_started > 0);
         if (slots < 64) continue;
-        // Those that no chunk chose may have been read, too.
+        // Experts that no chunk chose may have been read as well.
         CHECK(cache.bytes_demand <= 8 * 64 * engine->expert_bytes());
     }
 }
 
-TEST_CASE("longer prompts than RAM keeps the chunks of go in several turns") {
+TEST_CASE("a prompt whose chunks do not all fit in RAM is fed in several groups") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     const std::span<const int32_t> prompt = std::span(ids).first(300);
     auto whole = load_engine(chunked("dsv41-tiny", 20, 64));
@@ -195,16 +195,16 @@ TEST_CASE("longer prompts than RAM keeps the chunks of go in several turns") {
         const uint64_t grouped = other->stats().cache.chunks_grouped;
         const bool refused = noted(*engine, "RAM does not hold two such chunks");
         CHECK(refused == (grouped == 0));
-        // Every turn reads once.
+        // Every group reads each expert once.
         const CacheStats& cache = other->stats().cache;
-        if (grouped == 15 && cache.sweep_asked - cache.sweep_hits > 8u * 64) several = true;
+        if (grouped == 15 && cache.prompt_asked - cache.prompt_hits > 8u * 64) several = true;
         none |= refused;
     }
     CHECK(several);
     CHECK(none);
 }
 
-TEST_CASE("stopped or failed in the middle, the session is where it was") {
+TEST_CASE("after a stop or a failure inside a group the session is where it was") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     const std::span<const int32_t> all(ids);
     for (On on : {On::cpu, On::device}) {
@@ -243,7 +243,7 @@ TEST_CASE("stopped or failed in the middle, the session is where it was") {
     }
 }
 
-TEST_CASE("a drive that fails under one of the chunks is told, and the next turn reads again") {
+TEST_CASE("a drive failure in a chunk is reported, and the next group reads again") {
     TempFolder folder;
     const std::string model = (folder / "model").string();
     link_files(model_path("dsv41-tiny"), model);
@@ -260,7 +260,7 @@ TEST_CASE("a drive that fails under one of the chunks is told, and the next turn
         keep(want, session->feed(std::span(ids).first(100)));
         session->reset();
         std::filesystem::resize_file(shard, 8192);
-        for (int again = 0; again < 2; again++) {
+        for (int again = 0; again < 2; ++again) {
             const auto failed = session->feed(std::span(ids).first(100));
             REQUIRE(!failed);
             CHECK(failed.error().message.find("model-00006-of-00012") != std::string::npos);
@@ -305,8 +305,8 @@ TEST_CASE("routes of a chunk group replay to the same hits") {
             CHECK(replayed->hits == live.hits);
             CHECK(replayed->misses == live.misses);
             CHECK(replayed->evictions == live.evictions);
-            CHECK(replayed->sweep_asked == live.sweep_asked);
-            CHECK(replayed->sweep_hits == live.sweep_hits);
+            CHECK(replayed->prompt_asked == live.prompt_asked);
+            CHECK(replayed->prompt_hits == live.prompt_hits);
             CHECK(replayed->chunks_grouped == live.chunks_grouped);
             CHECK((live.chunks_grouped > 0) == (slots < 512));
             std::filesystem::remove(folder / "routes");
@@ -314,17 +314,17 @@ TEST_CASE("routes of a chunk group replay to the same hits") {
     }
 }
 
-TEST_CASE("progress grows from layer to layer and ends at the whole") {
+TEST_CASE("progress grows from layer to layer and ends at 1") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     auto engine = load_engine(chunked("dsv41-tiny", 16, 64));
     auto session = open_session(*engine);
     double last = 0, at_half = 0;
     size_t calls = 0, jumps = 0;
     session->set_progress([&](double done) {
-        calls++;
+        ++calls;
         CHECK(done >= last);
         CHECK(done <= 1.0 + 1e-9);
-        if (done - last > 0.01) jumps++;
+        if (done - last > 0.01) ++jumps;
         last = done;
         if (done <= 0.5) at_half = done;
     });
@@ -335,7 +335,7 @@ TEST_CASE("progress grows from layer to layer and ends at the whole") {
     CHECK(jumps == 0);
 }
 
-TEST_CASE("one chunk, and a token after it, cost no trip to the host more than before") {
+TEST_CASE("one chunk and a token after it make no extra trip to the host") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     uint64_t trips[2];
     for (int32_t chunk : {64, 512}) {
@@ -348,7 +348,7 @@ TEST_CASE("one chunk, and a token after it, cost no trip to the host more than b
     CHECK(trips[0] == trips[1]);
 }
 
-TEST_CASE("a chunk that waits for its turn costs a few trips to the host a layer") {
+TEST_CASE("a chunk that waits for its turn makes a few trips to the host per layer") {
     const std::vector<int32_t> ids = long_prompt("dsv41-tiny");
     uint64_t trips[2];
     for (uint32_t slots : {0u, 64u}) {
@@ -358,7 +358,8 @@ TEST_CASE("a chunk that waits for its turn costs a few trips to the host a layer
         CHECK(session->stats().cache.chunks_grouped == (slots ? 4 : 0));
         trips[slots > 0] = session->stats().device.downloads;
     }
-    // Streams and coefficients after 7 layers; rope tables once; 3 lists and a candidate mask.
+    // Streams and coefficients after 7 layers, the rotation tables once, 3 lists and a candidate
+    // mask.
     CHECK(trips[1] - trips[0] <= 4 * (7 * 2 + 4 + 3 + 1));
     CHECK(trips[1] - trips[0] >= 4 * 7 * 2);
 }

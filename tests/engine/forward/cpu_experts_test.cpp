@@ -1,5 +1,5 @@
-// Experts on the CPU beside a device: the same bits whatever the split, one trip to the host a
-// layer, and RAM slots that come back.
+// Experts on the CPU beside a device: the same bits whatever the split, one trip to the host per
+// layer, and every RAM slot given back.
 #include <cstring>
 
 #include "cache/route_file.h"
@@ -38,7 +38,7 @@ Trace some_trace(const std::string& model) {
     return {};
 }
 
-// A prompt, a short one after it (a few rows at once), and tokens one by one.
+// Feeds a prompt, a short one after it (a few rows at once), and single tokens.
 Run run_trace(const EngineOptions& options, const Trace& trace) {
     auto engine = load_engine(options);
     auto session = open_session(*engine);
@@ -58,7 +58,7 @@ Run run_trace(const EngineOptions& options, const Trace& trace) {
 
 bool same(const Logits& a, const Logits& b) {
     if (a.size() != b.size()) return false;
-    for (size_t i = 0; i < a.size(); i++) {
+    for (size_t i = 0; i < a.size(); ++i) {
         if (a[i].size() != b[i].size()) return false;
         if (std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
     }
@@ -96,9 +96,9 @@ TEST_CASE("experts on the CPU change no bit, whatever the share and the caches")
     }
 }
 
-TEST_CASE("what the CPU takes does not change who stays in RAM: routes replay to the same hits") {
+TEST_CASE("what the CPU takes does not change what stays in RAM: routes replay to the same hits") {
     Trace trace = some_trace("dsv41-tiny");
-    for (int32_t token = 0; token < 60; token++) trace.tokens.push_back(100 + token * 37 % 500);
+    for (int32_t token = 0; token < 60; ++token) trace.tokens.push_back(100 + token * 37 % 500);
     for (std::optional<uint32_t> share :
          {std::optional<uint32_t>(0), std::optional<uint32_t>(50), std::optional<uint32_t>()}) {
         CAPTURE(share.value_or(999));
@@ -120,13 +120,13 @@ TEST_CASE("what the CPU takes does not change who stays in RAM: routes replay to
         CHECK(live.asked == replayed->asked);
         CHECK(live.hits == replayed->hits);
         CHECK(live.evictions == replayed->evictions);
-        CHECK(live.sweep_hits == replayed->sweep_hits);
+        CHECK(live.prompt_hits == replayed->prompt_hits);
         CHECK(live.hits > 0);
         CHECK(live.misses > 0);
     }
 }
 
-TEST_CASE("the CPU's activations come in the trip that brings the routes") {
+TEST_CASE("the activations for the CPU come with the routes in one trip") {
     const Trace trace = some_trace("dsv41-tiny");
     std::vector<uint64_t> downloads;
     for (uint32_t share : {0u, 100u}) {
@@ -136,7 +136,7 @@ TEST_CASE("the CPU's activations come in the trip that brings the routes") {
     CHECK(downloads[0] == downloads[1]);
 }
 
-TEST_CASE("stopping while the CPU computes leaves a session that goes on") {
+TEST_CASE("a session goes on after a stop while the CPU computes") {
     const Trace trace = some_trace("dsv41-tiny");
     EngineOptions options = beside("dsv41-tiny", 50);
     options.cache_slots = 0;
@@ -166,6 +166,7 @@ TEST_CASE("stopping while the CPU computes leaves a session that goes on") {
 TEST_CASE("a share of experts for the CPU needs a device") {
     EngineOptions options = model_options("dsv41-tiny");
     options.cpu_experts = 50;
+    options.gpu_option = "--cpu-experts";
     auto engine = Engine::load(options);
     REQUIRE(!engine);
     CHECK(engine.error().code == Code::usage);

@@ -10,7 +10,7 @@ namespace {
 
 std::vector<SplitItem> in_ram(int32_t count) {
     std::vector<SplitItem> items;
-    for (int32_t i = 0; i < count; i++) items.push_back({.expert = i, .rows = 1, .in_ram = true});
+    for (int32_t i = 0; i < count; ++i) items.push_back({.expert = i, .rows = 1, .in_ram = true});
     return items;
 }
 
@@ -21,10 +21,10 @@ size_t on_cpu(ExpertSplit& split, const std::vector<SplitItem>& items, double no
     return static_cast<size_t>(std::count(chosen.begin(), chosen.end(), 1));
 }
 
-// Knows both rates.
+// A split that knows both rates.
 ExpertSplit settled(double link_s, double cpu_s) {
     ExpertSplit split(std::nullopt);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; ++i) {
         split.link_took(link_s, 1, 0);
         split.cpu_took(cpu_s, 1, 0);
     }
@@ -33,7 +33,7 @@ ExpertSplit settled(double link_s, double cpu_s) {
 
 }  // namespace
 
-TEST_CASE("a split follows the rates: shares as link to CPU") {
+TEST_CASE("the shares of link and CPU follow their rates") {
     for (auto [link, cpu, want] : {std::tuple{1.0, 1.0, 6u},
                                    {1.0, 2.0, 4u},
                                    {2.0, 1.0, 8u},
@@ -48,23 +48,23 @@ TEST_CASE("a split follows the rates: shares as link to CPU") {
     }
 }
 
-TEST_CASE("no other assignment is done earlier") {
+TEST_CASE("no other assignment finishes earlier") {
     for (double ratio : {0.1, 0.3, 0.9, 1.0, 1.7, 3.0, 5.5, 20.0}) {
-        for (int32_t count = 1; count <= 8; count++) {
+        for (int32_t count = 1; count <= 8; ++count) {
             ExpertSplit split = settled(1.0, ratio);
             const size_t cpu = on_cpu(split, in_ram(count), 0);
             const auto ends = [&](size_t k) {
                 const auto n = static_cast<size_t>(count);
                 return std::max(static_cast<double>(k) * ratio, static_cast<double>(n - k));
             };
-            for (size_t k = 0; k <= static_cast<size_t>(count); k++) CHECK(ends(cpu) <= ends(k));
+            for (size_t k = 0; k <= static_cast<size_t>(count); ++k) CHECK(ends(cpu) <= ends(k));
         }
     }
 }
 
-TEST_CASE("experts that are still to be read go where they are done first after their arrival") {
+TEST_CASE("an expert that is still to be read goes to the side that finishes it first") {
     ExpertSplit split = settled(1.0, 1.5);
-    split.drive_takes(10);  // a slow drive: each is alone when it arrives
+    split.drive_takes(10);  // a slow drive: each expert arrives alone
     std::vector<SplitItem> items = in_ram(4);
     for (SplitItem& item : items) item.in_ram = false;
     CHECK(on_cpu(split, items, 0) == 0);
@@ -73,7 +73,7 @@ TEST_CASE("experts that are still to be read go where they are done first after 
     CHECK(on_cpu(fast_cpu, items, 0) == 4);
 }
 
-TEST_CASE("many rows are the device's") {
+TEST_CASE("experts with many rows go to the device") {
     ExpertSplit split = settled(1.0, 1.0);
     std::vector<SplitItem> items = in_ram(4);
     for (SplitItem& item : items) item.rows = 6;
@@ -84,7 +84,7 @@ TEST_CASE("many rows are the device's") {
     CHECK(chosen == std::vector<uint8_t>{0, 0, 1, 0});
 }
 
-TEST_CASE("a share that is asked for is kept whatever the rates") {
+TEST_CASE("a requested share is kept whatever the rates") {
     for (auto [share, want] : {std::pair{0u, 0u}, {25u, 2u}, {50u, 4u}, {100u, 8u}}) {
         ExpertSplit split{std::optional<uint32_t>(share)};
         split.link_took(1e-9, 1, 0);
@@ -92,25 +92,25 @@ TEST_CASE("a share that is asked for is kept whatever the rates") {
     }
 }
 
-TEST_CASE("a side without a rate is measured by one expert, and a side that lost again, seldom") {
+TEST_CASE("a side without a rate is measured with one expert, a losing side rarely") {
     ExpertSplit split(std::nullopt);
     CHECK(on_cpu(split, in_ram(6), 0) == 1);
-    for (int i = 0; i < 8; i++) split.cpu_took(1.0, 1, 0);
-    for (int i = 0; i < 8; i++) split.link_took(0.01, 1, 0);
+    for (int i = 0; i < 8; ++i) split.cpu_took(1.0, 1, 0);
+    for (int i = 0; i < 8; ++i) split.link_took(0.01, 1, 0);
     CHECK(on_cpu(split, in_ram(6), 100) == 0);
     CHECK(on_cpu(split, in_ram(6), 201) == 1);  // 1 s of 200
     split.cpu_took(1.0, 1, 201);
     CHECK(on_cpu(split, in_ram(6), 202) == 0);
-    // It became fast: a few looks are enough.
-    for (int i = 1; i < 12; i++) split.cpu_took(0.001, 1, 202 + 200.0 * i);
+    // It became fast: a few measurements are enough.
+    for (int i = 1; i < 12; ++i) split.cpu_took(0.001, 1, 202 + 200.0 * i);
     CHECK(on_cpu(split, in_ram(6), 202 + 200.0 * 11) >= 5);
 }
 
-TEST_CASE("rates drift, and a single outlier does not turn the split over") {
+TEST_CASE("rates drift, and a single outlier does not reverse the split") {
     ExpertSplit split = settled(1.0, 1.0);
     split.cpu_took(3.0, 1, 0);
     CHECK(on_cpu(split, in_ram(6), 0) >= 2);
-    for (int i = 0; i < 60; i++) split.cpu_took(3.0, 1, 0);
+    for (int i = 0; i < 60; ++i) split.cpu_took(3.0, 1, 0);
     CHECK(on_cpu(split, in_ram(6), 0) == 1);
 }
 

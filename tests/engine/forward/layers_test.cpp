@@ -1,5 +1,5 @@
-// Layer by layer against the dumps of the official program, each layer started from the dump's own
-// streams, with the rule of tests/golden/README.md.
+// Every layer against the dumps of the official program, started from the dump's own streams, with
+// the tolerances of tests/golden/README.md.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -23,7 +23,7 @@ struct Values {
 
 std::vector<double> widen(DType dtype, const std::vector<std::byte>& raw) {
     std::vector<double> out(raw.size() / dtype_size(dtype));
-    for (size_t i = 0; i < out.size(); i++) {
+    for (size_t i = 0; i < out.size(); ++i) {
         const std::byte* at = raw.data() + i * dtype_size(dtype);
         if (dtype == DType::bf16) {
             bf16 value;
@@ -63,7 +63,7 @@ Dump read_dump(const std::string& name) {
     return dump;
 }
 
-// Starts every layer from the dump, and keeps what the engine made of it.
+// Starts every layer from the dump, and keeps the engine's results.
 class LayerProbe : public Probe {
  public:
     explicit LayerProbe(const Dump& dump) : dump_(dump) {}
@@ -80,7 +80,7 @@ class LayerProbe : public Probe {
         return true;
     }
     void floats(int32_t layer, std::string_view name, std::span<const float> values) override {
-        // Engram runs before the streams are replaced: it sees those of this engine.
+        // Engram runs before the streams are replaced: it sees the engine's own.
         got[key(layer, name)].assign(values.begin(), values.end());
     }
     void integers(int32_t layer, std::string_view name, std::span<const int64_t> values) override {
@@ -107,9 +107,9 @@ Difference difference(const std::vector<double>& want, const std::vector<double>
     const size_t width = want.size() / rows;
     std::vector<double> relative;
     Difference d{.rows = rows};
-    for (size_t row = 0; row < rows; row++) {
+    for (size_t row = 0; row < rows; ++row) {
         double error = 0, size = 0;
-        for (size_t i = row * width; i < (row + 1) * width; i++) {
+        for (size_t i = row * width; i < (row + 1) * width; ++i) {
             error += (got[i] - want[i]) * (got[i] - want[i]);
             size += want[i] * want[i];
         }
@@ -122,7 +122,7 @@ Difference difference(const std::vector<double>& want, const std::vector<double>
     return d;
 }
 
-// Scores of every expert for each position, from the layer's own input, in double.
+// The scores of every expert for each position, from the layer's own input, in double.
 std::vector<double> router_scores(const Checkpoint& checkpoint, int32_t layer,
                                   const std::vector<double>& x, size_t dim) {
     const auto tensor = [&](const char* name) {
@@ -134,10 +134,10 @@ std::vector<double> router_scores(const Checkpoint& checkpoint, int32_t layer,
     };
     const std::vector<double> gate = tensor("weight"), bias = tensor("bias");
     std::vector<double> scores;
-    for (size_t i = 0; i < x.size() / dim; i++) {
-        for (size_t e = 0; e < bias.size(); e++) {
+    for (size_t i = 0; i < x.size() / dim; ++i) {
+        for (size_t e = 0; e < bias.size(); ++e) {
             double z = 0;
-            for (size_t d = 0; d < dim; d++) z += gate[e * dim + d] * x[i * dim + d];
+            for (size_t d = 0; d < dim; ++d) z += gate[e * dim + d] * x[i * dim + d];
             scores.push_back(std::sqrt(std::log1p(std::exp(z))) + bias[e]);
         }
     }
@@ -157,7 +157,7 @@ void check_routes(const Dump& dump, const LayerProbe& probe, const Checkpoint& c
     const size_t n = want.shape[0], k = want.shape[1], dim = x.size() / n;
     const std::vector<double> scores = router_scores(checkpoint, layer, x, dim);
     const size_t experts = scores.size() / n;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; ++i) {
         std::vector<double> sorted(scores.begin() + i * experts,
                                    scores.begin() + (i + 1) * experts);
         std::sort(sorted.rbegin(), sorted.rend());
@@ -210,7 +210,7 @@ void check_dump(const Case& c) {
         std::vector<double> wanted = want.data;
         size_t rows = part == "logits" ? 1 : want.shape[0];
         if (part == "state.open_kv" || part == "state.open_score") {
-            // The dump has room for a whole group; of an open one only the first row is alive.
+            // The dump has room for a whole group; only the first row of an open one is valid.
             rows = n % 2;
             wanted.resize(want.shape[1] * rows);
         }
@@ -218,7 +218,7 @@ void check_dump(const Case& c) {
         MESSAGE(name, ": median ", d.median, " worst ", d.worst, " equal ", d.equal, "/", d.rows);
         CHECK(d.median <= 2e-3);
         CHECK(d.worst <= 6e-2);
-        // "pre" is fp32: its last bits are the order of additions.
+        // "pre" is fp32: its last bits depend on the order of additions.
         if (layer >= 0 && layer < 4 && part != "pre") early += d.rows, early_equal += d.equal;
     }
     MESSAGE(std::string(c.trace), ": ", n, " positions, layers 0-3 bit-equal in ", early_equal,

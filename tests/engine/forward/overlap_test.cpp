@@ -1,5 +1,5 @@
-// What runs beside what, on a device whose lanes have simulated time: uploads go on while experts
-// are computed, and less overlap gives the same logits.
+// Overlap on a device whose lanes have simulated time: uploads go on while experts are computed,
+// and less overlap gives the same logits.
 #include <cstring>
 
 #include "tests/support/device_like.h"
@@ -9,8 +9,8 @@
 namespace sluice::test {
 namespace {
 
-// An upload of an expert, its compute, each one unit of time on a lane of its own; the host issues
-// work in no time and stands still only when it asks for results.
+// An expert's upload and its compute take one unit of time each, on lanes of their own. The host
+// issues work in no time and waits only when it asks for results.
 struct Lanes {
     double host = 0, compute = 0, uploads = 0;
     double upload_work = 0, compute_work = 0;
@@ -93,7 +93,7 @@ EngineOptions timed(Lanes& lanes, double expert_compute) {
 
 }  // namespace
 
-TEST_CASE("in a sweep the next expert is uploaded while one is computed") {
+TEST_CASE("in a prompt the next expert is uploaded while one is computed") {
     const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-10.json");
     REQUIRE(trace);
     const std::span<const int32_t> prompt(trace->prompt);
@@ -101,7 +101,7 @@ TEST_CASE("in a sweep the next expert is uploaded while one is computed") {
         CAPTURE(expert_compute);
         Lanes lanes;
         auto engine = load_engine(timed(lanes, expert_compute));
-        lanes = {};  // not what loading took
+        lanes = {};  // without what loading took
         auto session = open_session(*engine);
         REQUIRE(session->feed(prompt.first(128)));
         const double most = std::max(lanes.upload_work, lanes.compute_work);
@@ -113,7 +113,7 @@ TEST_CASE("in a sweep the next expert is uploaded while one is computed") {
     }
 }
 
-TEST_CASE("what overlaps with what changes no bit") {
+TEST_CASE("overlap changes no bit") {
     const auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-10.json");
     REQUIRE(trace);
     const std::span<const int32_t> ids(trace->prompt);
@@ -132,9 +132,9 @@ TEST_CASE("what overlaps with what changes no bit") {
                 all.emplace_back(logits->begin(), logits->end());
             };
             keep(session->feed(ids.first(100)));
-            for (size_t i = 100; i < 110; i++) keep(session->feed(ids.subspan(i, 1)));
+            for (size_t i = 100; i < 110; ++i) keep(session->feed(ids.subspan(i, 1)));
             if (first.empty()) first = all;
-            for (size_t i = 0; i < all.size(); i++) {
+            for (size_t i = 0; i < all.size(); ++i) {
                 CHECK(std::memcmp(all[i].data(), first[i].data(), all[i].size() * 4) == 0);
             }
             const bool ahead = session->stats().cache.ahead_started > 0;

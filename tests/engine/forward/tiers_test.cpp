@@ -1,4 +1,4 @@
-// The tiers keep to themselves: what a run reads does not pass through the kernel's page cache.
+// What a run reads does not pass through the kernel's page cache.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace sluice::test {
 namespace {
 
-// One shard of a copied checkpoint, as the page cache sees it.
+// One shard of a copied checkpoint, and how much of it is in the page cache.
 class CachedFile {
  public:
     explicit CachedFile(const std::filesystem::path& path)
@@ -77,7 +77,7 @@ TEST_CASE("a prompt and an answer leave the page cache alone") {
     const std::span<const int32_t> ids(trace->prompt);
     auto session = open_session(*engine);
     REQUIRE(session->feed(ids.first(64)));
-    for (size_t i = 64; i < 70; i++) REQUIRE(session->feed(ids.subspan(i, 1)));
+    for (size_t i = 64; i < 70; ++i) REQUIRE(session->feed(ids.subspan(i, 1)));
     const RunStats& stats = session->stats();
     CHECK(stats.expert_bytes > uint64_t{4} << 20);
     CHECK(cached() <= before);

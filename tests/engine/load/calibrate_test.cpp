@@ -19,11 +19,11 @@ namespace {
 
 using Time = PaceClock::Time;
 
-// A drive in simulated time that also takes a while for every read, or is slow with few in flight.
+// A drive in simulated time; each read may have a fixed cost, and few in flight may be slow.
 class OddDrive final : public RingEngine {
  public:
     double bytes_s = 200e6, read_s = 0;
-    double alone_s = 0;  // a read that starts with fewer than `company` in flight takes that longer
+    double alone_s = 0;  // added to a read that starts with fewer than `company` in flight
     size_t company = 0;
 
     const char* name() const override { return "odd"; }
@@ -99,7 +99,7 @@ bool has(const std::string& text, const char* part) {
 
 }  // namespace
 
-TEST_CASE("calibration: the default stays where nothing is better by 3 %") {
+TEST_CASE("calibration: the default stays unless another is faster by 3 %") {
     Scene s;
     auto engine = std::make_unique<OddDrive>();
     engine->read_s = 1e-6;
@@ -110,7 +110,7 @@ TEST_CASE("calibration: the default stays where nothing is better by 3 %") {
     CHECK(best->bytes_s == doctest::Approx(200e6).epsilon(0.05));
 }
 
-TEST_CASE("calibration: fewer, larger reads where each costs") {
+TEST_CASE("calibration: fewer, larger reads where each read has a fixed cost") {
     Scene s;
     auto engine = std::make_unique<OddDrive>();
     engine->read_s = 0.002;
@@ -120,7 +120,7 @@ TEST_CASE("calibration: fewer, larger reads where each costs") {
     CHECK(s.rig->map.tuning() == best->tuning);
 }
 
-TEST_CASE("calibration: more in flight where a lonely read is slow") {
+TEST_CASE("calibration: more in flight where few reads in flight are slow") {
     Scene s;
     std::swap(s.plan.candidates[0], s.plan.candidates[3]);  // two in flight is the default
     auto engine = std::make_unique<OddDrive>();
@@ -141,7 +141,7 @@ TEST_CASE("calibration: no time for a second round leaves the default, and its r
     CHECK(best->bytes_s > 0);
 }
 
-TEST_CASE("calibration: a cancelled one is interrupted") {
+TEST_CASE("calibration: cancelling interrupts it") {
     Scene s;
     const std::atomic<bool> cancel = true;
     s.plan.cancel = &cancel;
@@ -150,7 +150,7 @@ TEST_CASE("calibration: a cancelled one is interrupted") {
     CHECK(best.error().code == Code::interrupted);
 }
 
-TEST_CASE("calibration: when it is left out, and what it says") {
+TEST_CASE("calibration: when it is skipped, and the note that says so") {
     Scene s;
     s.rig->start(std::make_unique<OddDrive>(), 64);
     CHECK(has(s.calibrated()->note, "small model"));
@@ -165,36 +165,36 @@ TEST_CASE("calibration: when it is left out, and what it says") {
     CHECK(s.calibrated(false).error().code == Code::usage);
 }
 
-TEST_CASE("calibration: measured once, remembered for this drive and engine") {
+TEST_CASE("calibration: measured once and remembered for this drive and I/O engine") {
     Scene s;
-    std::vector<double> told;
-    s.options.measuring = [&](double seconds) { told.push_back(seconds); };
+    std::vector<double> announced;
+    s.options.measuring = [&](double seconds) { announced.push_back(seconds); };
     s.rig->start(std::make_unique<OddDrive>(), 64);
     REQUIRE(s.calibrated());
-    CHECK(told.empty());
+    CHECK(announced.empty());
     s.options.calibrate = Calibrate::thorough;
     CHECK_FALSE(s.calibrated(false));
-    CHECK(told.empty());  // a refusal is all that is said
+    CHECK(announced.empty());  // refused without an announcement
     const auto start = s.rig->ring->now();
     const auto first = s.calibrated();
     REQUIRE(first);
     const double took = to_seconds(s.rig->ring->now() - start);
-    REQUIRE(told.size() == 1);
-    CHECK(told[0] == doctest::Approx(took).epsilon(0.2));
+    REQUIRE(announced.size() == 1);
+    CHECK(announced[0] == doctest::Approx(took).epsilon(0.2));
     CHECK(has(first->note, "measured at length"));
     CHECK(first->bytes_s > 100e6);
     CHECK(std::distance(std::filesystem::directory_iterator(s.cache / "sluice"), {}) == 1);
 }
 
-TEST_CASE("cache folder: what is kept comes back, for its identity alone, and whole") {
+TEST_CASE("cache folder: a result is returned for its own identity only, and only if complete") {
     Scene s;
     CHECK_FALSE(recall("reads", "a drive"));
     CHECK(remember("reads", "a drive", "parts 2"));
     CHECK(recall("reads", "a drive") == "parts 2");
     CHECK_FALSE(recall("reads", "another drive"));
     CHECK_FALSE(recall("selftest", "a drive"));
-    CHECK(remember("selftest", "a card", ""));
-    CHECK(recall("selftest", "a card") == "");
+    CHECK(remember("selftest", "a GPU", ""));
+    CHECK(recall("selftest", "a GPU") == "");
     for (const auto& entry : std::filesystem::directory_iterator(s.cache / "sluice")) {
         const std::string text = read_file(entry.path());
         write_file(entry.path(), text.substr(0, text.size() - 1));
@@ -204,7 +204,7 @@ TEST_CASE("cache folder: what is kept comes back, for its identity alone, and wh
     CHECK_FALSE(remember("reads", "a drive", "parts 2"));
 }
 
-TEST_CASE("calibration: what is remembered comes back, and nothing else is taken for it") {
+TEST_CASE("calibration: a remembered result is read back, any other text is rejected") {
     const Calibration kept{{4, 64u << 10, 4}, 2.5e9, ""};
     const std::string text = calibration_text(kept);
     const auto back = parse_calibration(text, {2, 64u << 10, 8});
@@ -224,7 +224,7 @@ TEST_CASE("calibration: what is remembered comes back, and nothing else is taken
     }
 }
 
-TEST_CASE("calibration: one part is not parts") {
+TEST_CASE("calibration: the note says 1 part, not 1 parts") {
     Scene s;
     s.options.tuning_given = true;
     s.options.tuning.parts = 1;
@@ -233,7 +233,7 @@ TEST_CASE("calibration: one part is not parts") {
     CHECK(has(s.calibrated()->note, " 1 part, "));
 }
 
-TEST_CASE("cache folder: a pipe or a link where a new file might be written is left alone") {
+TEST_CASE("cache folder: a pipe or a link in the place of a file is left alone") {
     Scene s;
     REQUIRE(remember("reads", "a drive", "parts 2"));
     std::filesystem::path file = std::filesystem::directory_iterator(s.cache / "sluice")->path();

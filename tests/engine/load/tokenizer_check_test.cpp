@@ -2,16 +2,10 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 
 namespace sluice {
 namespace {
-
-const Tokenizer& tiny() {
-    static const Tokenizer tokenizer = std::move(
-        Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
-    return tokenizer;
-}
 
 ModelConfig config() {
     ModelConfig made{};
@@ -22,13 +16,13 @@ ModelConfig config() {
 }
 
 std::string refusal(const ModelConfig& config) {
-    const auto checked = check_tokenizer(tiny(), config);
+    const auto checked = check_tokenizer(test::tiny_tokenizer(), config);
     REQUIRE_FALSE(checked);
     return checked.error().message;
 }
 
-TEST_CASE("tokenizer and config: ids of another model are refused by the name of the field") {
-    CHECK(check_tokenizer(tiny(), config()));
+TEST_CASE("tokenizer and config: ids that disagree are refused, naming the field") {
+    CHECK(check_tokenizer(test::tiny_tokenizer(), config()));
     ModelConfig wrong = config();
     wrong.bos = 5;
     CHECK(refusal(wrong).find("bos_token_id is 5") != std::string::npos);

@@ -1,5 +1,5 @@
-// Checkpoints that are damaged, or well formed and not what they say: refused by name, or found by
-// the first comparison.
+// Checkpoints that are damaged, or intact with wrong contents: they are refused by name, or the
+// first comparison finds them.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -50,7 +50,7 @@ void forget(Copy& copy, const std::string& tensor, const std::string& shard) {
     copy.edit_index("  \"" + tensor + "\": \"" + shard + "\",\n", "");
 }
 
-// Every tensor whose name holds `part` gets another tag.
+// Gives every tensor whose name contains `part` another dtype tag.
 std::string retagged(std::string bytes, std::string_view part, const std::string& tag) {
     Container container = Container::parse(bytes);
     for (Container::Item& item : container.items) {
@@ -59,7 +59,7 @@ std::string retagged(std::string bytes, std::string_view part, const std::string
     return padded(container);
 }
 
-// The bytes of one tensor, changed in place.
+// Changes bytes of one tensor in place.
 std::string patched(std::string bytes, const std::string& tensor, uint64_t at,
                     const std::string& value) {
     const Container container = Container::parse(bytes);
@@ -110,7 +110,7 @@ TEST_CASE("tags that mean something else are refused by tensor and tag") {
     says(engine.error().message, {"attn_sink", "F9"});
 }
 
-TEST_CASE("a quantised weight without its scale is refused, whatever it is") {
+TEST_CASE("any quantised weight without its scale is refused") {
     for (const char* scale : {"layers.0.ffn.experts.11.w2.scale",
                               "layers.0.ffn.shared_experts.w1.scale", "layers.0.attn.wo_a.scale"}) {
         Copy copy;
@@ -137,7 +137,7 @@ TEST_CASE("a missing or additional tensor is refused by name") {
     refused(more, Code::unsupported, {"1 tensor ", "layers.0.attn.q_head_norm"});
 }
 
-TEST_CASE("shapes have to be those of the config") {
+TEST_CASE("shapes must be those of the config") {
     const struct {
         const char* part;
         std::vector<uint64_t> shape;
@@ -158,7 +158,7 @@ TEST_CASE("shapes have to be those of the config") {
     }
 }
 
-TEST_CASE("another config over the same tensors is refused") {
+TEST_CASE("a config that does not match the tensors is refused") {
     const std::string text = read_file(model_copy::tiny / "config.json");
     const struct {
         const char *from, *to, *says;
@@ -206,7 +206,7 @@ TEST_CASE("values that cannot be weights are refused with tensor and element") {
     }
 }
 
-TEST_CASE("odd places of tensors in a file change nothing") {
+TEST_CASE("unusual positions of tensors in a file change nothing") {
     const std::vector<float> want = logits_of(test::model_options("dsv41-tiny"));
     for (size_t k : {1, 3, 6}) {
         Copy copy;
@@ -226,9 +226,9 @@ TEST_CASE("odd places of tensors in a file change nothing") {
     CHECK(std::memcmp(want.data(), got.data(), want.size() * 4) == 0);
 }
 
-TEST_CASE("scales of the wrong experts load, and comparing finds them") {
+TEST_CASE("swapped scales of two experts load, and comparing with a trace finds them") {
     Copy copy;
-    for (int shard = 2; shard <= 9; shard++) {
+    for (int shard = 2; shard <= 9; ++shard) {
         Container container = Container::parse(good(model_copy::shard_name(shard)));
         std::vector<Container::Item*> scales;
         for (Container::Item& item : container.items) {
@@ -272,7 +272,7 @@ TEST_CASE("a scale byte of 255 in an Engram row ends with a numerical error, if 
 
 TEST_CASE("an expert whose read fails is named once, with its layer") {
     Copy copy;
-    copy.damage(layer4, good(layer4));  // a file of its own
+    copy.damage(layer4, good(layer4));  // a real file instead of a link
     auto engine = test::load_engine(options_of(copy));
     auto session = test::open_session(*engine);
     std::filesystem::resize_file(copy / layer4, 8 + header_length(good(layer4)));

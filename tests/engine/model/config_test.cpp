@@ -1,4 +1,4 @@
-// config.json: the release's own values, and everything that must be refused by name.
+// config.json: the values of the release, and everything that must be refused by name.
 #include "engine/model/config.h"
 
 #include <doctest/doctest.h>
@@ -75,7 +75,7 @@ TEST_CASE("compress_ratios of any shape but the right one are refused by name") 
     CHECK(!parse_config(without));
 }
 
-TEST_CASE("a generation config that is no object is refused") {
+TEST_CASE("a generation config that is not an object is refused") {
     CHECK(!joined(tiny_config(), "[]"));
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("the release's config") {
     CHECK(c->index_source_of(39) == 36);
 }
 
-TEST_CASE("fields without effect may be missing or anything") {
+TEST_CASE("fields without effect may be missing or have any value") {
     CHECK(parse_config(edited("\"dtype\": \"bfloat16\",", "")));
     CHECK(parse_config(edited("\"hidden_act\"", "\"initializer_range\":0.5,\"hidden_act\"")));
     CHECK(parse_config(edited("\"tie_word_embeddings\": false,", "")));
@@ -138,7 +138,7 @@ TEST_CASE("values that change the meaning are refused by name and value") {
     }
 }
 
-TEST_CASE("sizes out of range or out of step are refused") {
+TEST_CASE("sizes that are out of range or inconsistent are refused") {
     const std::vector<Edit> edits = {
         {"\"vocab_size\": 4096", "\"vocab_size\": 4294967296", {"vocab_size", "4294967296"}},
         {"\"hidden_size\": 256", "\"hidden_size\": -256", {"hidden_size", "-256"}},
@@ -173,7 +173,7 @@ TEST_CASE("sizes out of range or out of step are refused") {
     for (const Edit& edit : edits) refused(edited(edit.from, edit.to), edit.code, edit.parts);
 }
 
-TEST_CASE("text that is no config") {
+TEST_CASE("text that is not a config is refused") {
     refused("", Code::corrupt, {"not valid JSON"});
     refused("[]", Code::corrupt, {"expected an object"});
     refused("{\"model_type\":\"deepseek_v41\"}", Code::corrupt, {"quantization_config", "missing"});

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/model/numpy_random.h"
 #include "engine/text/normalise.h"
 #include "io/checksum.h"
 #include "io/file.h"
@@ -12,14 +13,15 @@
 #include "io/text.h"
 #include "tests/engine/text/tokenizer_json.h"
 #include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 
 using namespace sluice;
 
 namespace {
 
-constexpr int32_t kImage = -1;
+constexpr int32_t image = -1;
 
-// The release's Engram configuration.
+// The Engram configuration of the release.
 ModelConfig full_size() {
     ModelConfig config{};
     config.vocab = 129280;
@@ -55,11 +57,6 @@ ModelConfig config_of(const std::string& model) {
     return config;
 }
 
-Tokenizer tokenizer_of(const std::string& model) {
-    return std::move(
-        Tokenizer::load(cat(test::models_folder, "/", model, "/tokenizer.json")).value());
-}
-
 std::vector<int32_t> identity(int32_t size) {
     std::vector<int32_t> map(static_cast<size_t>(size));
     std::iota(map.begin(), map.end(), 0);
@@ -72,7 +69,7 @@ const EngramHash& full_hash() {
     return hash;
 }
 
-// Rows of the last place of a sequence of compressed ids.
+// The rows of the last position of a sequence of compressed ids.
 std::vector<uint64_t> last_rows(size_t which, const std::vector<int32_t>& ids) {
     std::vector<uint64_t> rows(ids.size() * 24);
     full_hash().rows_of_compressed(which, {}, ids, rows);
@@ -140,27 +137,27 @@ TEST_CASE("engram: published rows, from compressed ids") {
     for (const Vector& vector : vectors) {
         const auto rows = last_rows(vector.which, vector.ids);
         const size_t columns[] = {0, 1, 2, 8, 16, 23};
-        for (size_t i = 0; i < 6; i++) CHECK(rows[columns[i]] == vector.rows[i]);
+        for (size_t i = 0; i < 6; ++i) CHECK(rows[columns[i]] == vector.rows[i]);
     }
-    const auto image = last_rows(0, {7, kImage, 9, 10});
-    CHECK(image[0] == 9949191);
-    CHECK(image[1] == 18889977);
-    CHECK(image[8] == 129722024);
-    CHECK(image[16] == 269498096);
+    const auto rows = last_rows(0, {7, image, 9, 10});
+    CHECK(rows[0] == 9949191);
+    CHECK(rows[1] == 18889977);
+    CHECK(rows[8] == 129722024);
+    CHECK(rows[16] == 269498096);
 }
 
 TEST_CASE("engram: an image hides itself and all before it") {
-    // At an image every place is padding, as at a sequence start that is padding itself.
-    CHECK(last_rows(0, {5, 6, 7, kImage}) == last_rows(0, {2}));
-    CHECK(last_rows(0, {kImage}) == last_rows(0, {2}));
-    CHECK(last_rows(1, {1, 2, 3, kImage, 9}) == last_rows(1, {9}));
+    // At an image position everything is padding, as for a padding token at a sequence start.
+    CHECK(last_rows(0, {5, 6, 7, image}) == last_rows(0, {2}));
+    CHECK(last_rows(0, {image}) == last_rows(0, {2}));
+    CHECK(last_rows(1, {1, 2, 3, image, 9}) == last_rows(1, {9}));
     CHECK(last_rows(1, {3, 9}) != last_rows(1, {9}));
-    CHECK(last_rows(0, {8, kImage, 7, 9}) == last_rows(0, {7, 9}));
+    CHECK(last_rows(0, {8, image, 7, 9}) == last_rows(0, {7, 9}));
     // Rows of image positions by raw id.
     const EngramHash& hash = full_hash();
     std::vector<uint64_t> raw(48), compressed(48);
     hash.rows(0, {}, std::vector<int32_t>{129264, 9}, raw);
-    hash.rows_of_compressed(0, {}, std::vector<int32_t>{kImage, 9}, compressed);
+    hash.rows_of_compressed(0, {}, std::vector<int32_t>{image, 9}, compressed);
     CHECK(raw == compressed);
 }
 
@@ -169,8 +166,8 @@ TEST_CASE("engram: any cut of a sequence gives the same rows") {
     const std::vector<int32_t> ids{0, 5, 1234, 99091, 42, 129264, 7, 8, 9, 10, 11};
     std::vector<uint64_t> whole(ids.size() * 24);
     hash.rows(1, {}, ids, whole);
-    for (size_t cut = 0; cut <= ids.size(); cut++) {
-        // All of the history, or no more than the three ids that a row can see.
+    for (size_t cut = 0; cut <= ids.size(); ++cut) {
+        // The whole history, or only the three ids that a row depends on.
         for (size_t begin : {size_t{0}, cut > 3 ? cut - 3 : 0}) {
             std::vector<uint64_t> rest((ids.size() - cut) * 24);
             const std::span<const int32_t> all(ids);
@@ -186,7 +183,7 @@ TEST_CASE("engram: rows stay inside their columns") {
     for (int32_t first : {0, 1, 50000, 99091}) {
         const auto rows = last_rows(0, {99091, 99091, first, 99091 - first});
         uint64_t offset = 0;
-        for (size_t c = 0; c < 24; c++) {
+        for (size_t c = 0; c < 24; ++c) {
             CHECK(rows[c] >= offset);
             offset += static_cast<uint64_t>(hash.primes(0)[c]);
             CHECK(rows[c] < offset);
@@ -197,7 +194,7 @@ TEST_CASE("engram: rows stay inside their columns") {
 TEST_CASE("engram: numpy's default generator") {
     CHECK(numpy_integers(0, uint64_t{1} << 40, 4) ==
           std::vector<uint64_t>{700346781657, 296633628802, 45050865998, 18172327443});
-    // Half of the draws are taken again here; and seeds of more than 32 bits.
+    // Here half of the draws are repeated, and the seeds have more than 32 bits.
     CHECK(numpy_integers(123456789012345, (uint64_t{1} << 63) + 1, 6) ==
           std::vector<uint64_t>{4888451446932539251, 409905968253644231, 6985422188269523246,
                                 4354376248621143813, 501194379747296185, 6846757277198571979});
@@ -209,7 +206,7 @@ TEST_CASE("engram: numpy's default generator") {
 TEST_CASE("engram: primes by sieve") {
     std::vector<bool> composite(30000);
     std::vector<int64_t> sieve;
-    for (size_t i = 2; i < composite.size(); i++) {
+    for (size_t i = 2; i < composite.size(); ++i) {
         if (composite[i]) continue;
         sieve.push_back(static_cast<int64_t>(i));
         for (size_t k = i * i; k < composite.size(); k += i) composite[k] = true;
@@ -242,12 +239,12 @@ TEST_CASE("engram: normalisation") {
         {"a\u20dd", "a"},            // Me
         {"\u0958", "\u0915"},
         {"İI", "ii"},
-        {"ΑΣ", "ασ"},  // letter by letter: no final sigma
+        {"ΑΣ", "ασ"},  // per character, so no final sigma
         {"ẞß", "ßß"},
         {"ǅ", "dz"},
         {"Ⅳ½", "iv1⁄2"},
         {"가", "\u1100\u1161"},  // NFD takes syllables apart
-        {"\ue000", " "},         // stands for a lone space, also when it was there before
+        {"\ue000", " "},         // stands for a lone space, even if it was in the text
         {"x\ue000", "x "},
         {"\u212b", "a"},
         {"Ꭰ", "ꭰ"},
@@ -260,7 +257,7 @@ TEST_CASE("engram: normalisation") {
 
 TEST_CASE("engram: the maps of the shipped models") {
     const auto map_of = [](const std::string& model) {
-        const auto map = compressed_token_map(tokenizer_of(model), config_of(model));
+        const auto map = compressed_token_map(test::load_tokenizer(model), config_of(model));
         REQUIRE_MESSAGE(map, (map ? "" : map.error().message));
         return *map;
     };
@@ -272,7 +269,7 @@ TEST_CASE("engram: the maps of the shipped models") {
     CHECK(std::set<int32_t>(tiny.begin(), tiny.end()).size() == 3460);
     CHECK(rand_a.size() == 700);
     CHECK(std::set<int32_t>(rand_a.begin(), rand_a.end()).size() == 463);
-    // Of the maps that Hugging Face's normalizers and Python's unicodedata give.
+    // Checksums of the maps that Hugging Face's normalizers and Python's unicodedata give.
     CHECK(sum(tiny) == "486c3ccb30411b51");
     CHECK(sum(rand_a) == "031c1565d9959789");
 }
@@ -297,11 +294,11 @@ TEST_CASE("engram: keys of a map") {
     CHECK(map[256] == map[257]);
     CHECK(map[256] == map[258]);
     CHECK(map[259] == map['e']);
-    CHECK(map[264] == map[263]);    // an added token goes by its content
-    CHECK(map[0xc3] != map[0xe3]);  // parts of characters go by their vocabulary strings
+    CHECK(map[264] == map[263]);    // an added token is normalised as its content
+    CHECK(map[0xc3] != map[0xe3]);  // parts of characters keep their vocabulary strings
     CHECK(map[260] != map[0xef]);
-    CHECK(map[261] != map[262]);  // nothing left of either: then each is itself
-    CHECK(map[265] == map[267]);  // ids without a token are one
+    CHECK(map[261] != map[262]);  // nothing is left of either, so each keeps its text
+    CHECK(map[265] == map[267]);  // ids without a token are the same
 }
 
 TEST_CASE("engram: a table that does not fit its hash is refused with numbers") {

@@ -1,4 +1,4 @@
-// A shape that is known without a checkpoint is the release's own.
+// The built-in shape is that of the release.
 #include "engine/model/model_shape.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ TEST_CASE("deepseek-v4.1-flash: the shape needs the same tensors as the publishe
     const auto specs = (*model)->describe(*shape, shape_weights);
     const auto wanted = (*model)->describe(*release, release_weights);
     REQUIRE(specs.size() == wanted.size());
-    for (size_t i = 0; i < specs.size(); i++) {
+    for (size_t i = 0; i < specs.size(); ++i) {
         CAPTURE(specs[i].name);
         CHECK(specs[i].name == wanted[i].name);
         CHECK(specs[i].shape == wanted[i].shape);

@@ -1,4 +1,4 @@
-// The description of a model: every byte of the release is accounted for, and rotary frequencies.
+// The description of a model accounts for every byte of the release; rotary frequencies.
 #include "engine/model/model.h"
 
 #include <doctest/doctest.h>
@@ -31,14 +31,14 @@ TEST_CASE("bytes by class of the release equal the published totals") {
     uint64_t tensors = 0, backbone = 0;
     for (const TensorSpec& spec : (*model)->describe(*config, weights)) {
         bytes[spec.what] += bytes_of(spec);
-        tensors++;
+        ++tensors;
         if (spec.home == Home::dense || spec.home == Home::unused) backbone += bytes_of(spec);
     }
-    CHECK(bytes["engram tables"] == 202758032400u);
-    CHECK(bytes["engram projection"] == 315043840u);
+    CHECK(bytes["Engram tables"] == 202758032400u);
+    CHECK(bytes["Engram projections"] == 315043840u);
     CHECK(bytes["attention"] == 5069721600u);
     CHECK(bytes["shared experts"] == 1416960000u);
-    CHECK(bytes["router"] + bytes["router bias of images"] == 157409280u);
+    CHECK(bytes["router"] + bytes["router bias for images"] == 157409280u);
     CHECK(bytes["hyper-connections"] == 157295040u);
     CHECK(bytes["compressor"] == 36704256u);
     CHECK(bytes["indexer"] == 45130752u);
@@ -49,7 +49,7 @@ TEST_CASE("bytes by class of the release equal the published totals") {
     uint64_t expert = 0;
     for (const ExpertShape& part : expert_shapes(*config)) expert += part.shape[0] * part.shape[1];
     CHECK(expert == 18800640u);
-    // All 96,085 but the draft head's 2401 and the 266 of images.
+    // All 96,085 except 2401 of the draft head and 266 for images.
     CHECK(tensors + 40 * 384 * expert_parts == 96085u - 2401 - 263 - 3);
     CHECK((*model)->expert_name({3, 17}, w2_scales) == "layers.3.ffn.experts.17.w2.scale");
 }
@@ -77,8 +77,8 @@ TEST_CASE("rotary frequencies with and without YaRN") {
         CHECK(yarn[i] == doctest::Approx(value).epsilon(2e-6));
     }
     const auto base = rope_frequencies(160000, 64);
-    for (int i = 0; i <= 15; i++) CHECK(yarn[i] == base[i]);
-    for (int i = 25; i < 32; i++) CHECK(yarn[i] == base[i] / 16);
+    for (int i = 0; i <= 15; ++i) CHECK(yarn[i] == base[i]);
+    for (int i = 25; i < 32; ++i) CHECK(yarn[i] == base[i] / 16);
 }
 
 TEST_CASE("rotary tables: angles in fp32, negative positions harmless") {

@@ -1,5 +1,5 @@
-// Loading the dense weights: what arrives on a device, whatever memory it passed through and
-// however late its uploads are done.
+// Loading the dense weights: the right bytes arrive on a device, whatever staging memory is used
+// and however late the uploads finish.
 #include "engine/model/weights.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 namespace sluice::test {
 namespace {
 
-constexpr size_t least_staging = size_t{512} << 10;  // what load_weights() takes at all
+constexpr size_t least_staging = size_t{512} << 10;  // the least that load_weights() uses
 
-// A device whose uploads beside compute are read from host memory only when somebody waits for
-// them, or has asked three times: memory that is used again too early shows.
+// A device that reads the host memory of an upload only when it is waited for or has been asked
+// about three times, so that memory that is reused too early is noticed.
 class LateUploads final : public ForwardingBackend {
  public:
     LateUploads() : ForwardingBackend(std::make_unique<DeviceLike>(uint64_t{64} << 20)) {}
@@ -112,7 +112,7 @@ std::vector<char> in_file(const Checkpoint& checkpoint, const std::string& name)
     return bytes;
 }
 
-// Tensors whose bytes are not those of their file.
+// The tensors whose bytes differ from their file.
 std::vector<std::string> different(const Load& load, Backend& backend) {
     std::vector<std::string> names;
     size_t seen = 0;
@@ -127,7 +127,7 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
             },
             spec.address);
         if (at == nullptr) continue;
-        seen++;
+        ++seen;
         const std::vector<char> want = in_file(load.loaded.runtime.checkpoint, spec.name);
         std::vector<char> got(want.size());
         if (spec.home == Home::embedding) {
@@ -141,8 +141,8 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
     return names;
 }
 
-// A model and a mirror of it, the one or the other on a drive of larger blocks than the machine's,
-// in a simulated ring that refuses what is not made of them.
+// A model and its mirror, one of them on a drive with larger blocks than those of this machine,
+// in a simulated ring that refuses reads that are not whole blocks.
 struct Mirrored {
     TempFolder mirror;
     std::unique_ptr<Load> load;
@@ -161,7 +161,7 @@ struct Mirrored {
             engine->set_block(drive, drive == coarse ? std::max(block, own) : own);
         }
         ring = std::make_unique<ReadRing>(std::move(engine), 32);
-        for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+        for (size_t shard = 0; shard < checkpoint.shards().size(); ++shard) {
             // The checkpoint is this object's; it only shows its files as constant.
             const std::array<File*, 2> files{
                 const_cast<File*>(&checkpoint.shards()[shard]),
@@ -176,7 +176,7 @@ struct Mirrored {
 
 }  // namespace
 
-TEST_CASE("weights: from copies on drives of different blocks, all of them well or one failing") {
+TEST_CASE("weights: copies on drives with different block sizes, all healthy or one failing") {
     auto memory = PageBuffer::create(least_staging, "staging");
     REQUIRE(memory);
     for (const uint32_t block : {4096u, 65536u}) {
@@ -199,7 +199,7 @@ TEST_CASE("weights: from copies on drives of different blocks, all of them well 
     }
 }
 
-TEST_CASE("weights: staging that is used again before its uploads are done would show") {
+TEST_CASE("weights: staging memory is not reused before its uploads are done") {
     for (size_t bytes : {least_staging, least_staging * 5 / 2, size_t{32} << 20, size_t{96} << 20,
                          least_staging - 1, size_t{0}}) {
         CAPTURE(bytes);
@@ -216,7 +216,7 @@ TEST_CASE("weights: staging that is used again before its uploads are done would
     }
 }
 
-TEST_CASE("weights: a load that is given up leaves no upload behind") {
+TEST_CASE("weights: a cancelled load leaves no upload behind") {
     auto memory = PageBuffer::create(least_staging, "staging");
     REQUIRE(memory);
     LateUploads backend;

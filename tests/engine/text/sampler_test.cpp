@@ -12,10 +12,10 @@ using namespace sluice;
 
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float inf = std::numeric_limits<float>::infinity();
+constexpr float nan_logit = std::numeric_limits<float>::quiet_NaN();
 
-// Neutral but for what a test changes.
+// Neutral options, for tests to change.
 SamplerOptions plain() {
     SamplerOptions options;
     options.top_p = 1;
@@ -35,7 +35,7 @@ std::vector<int32_t> many(const SamplerOptions& options, const std::vector<float
                           int count, const std::vector<int32_t>& recent = {}) {
     Sampler sampler(options);
     std::vector<int32_t> ids;
-    for (int i = 0; i < count; i++) ids.push_back(sampler.sample(logits, recent).value());
+    for (int i = 0; i < count; ++i) ids.push_back(sampler.sample(logits, recent).value());
     return ids;
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("sampler: temperature 0 is greedy, the lowest id among equals") {
         CHECK(one(options, {-5}) == 0);
         CHECK(one(options, {0.0f, -0.0f}) == 0);
         CHECK(one(options, {-0.0f, 0.0f}) == 0);
-        CHECK(one(options, {1, 2, kInf > 0 ? 3.0f : 0.0f}) == 2);
+        CHECK(one(options, {1, 2, inf > 0 ? 3.0f : 0.0f}) == 2);
     }
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("sampler: tiny temperatures behave as their limit, huge ones as unifor
     const auto flat = shares(options, {1000, -1000, 0, 5});
     CHECK(flat.size() == 4);
     for (const auto& [id, share] : flat) CHECK(share == doctest::Approx(0.25).epsilon(0.05));
-    options.top_k = 1;  // still the best one, though all weights are equal
+    options.top_k = 1;  // still the best one, although all weights are equal
     for (int32_t id : many(options, {1, 3, 2}, 50)) CHECK(id == 1);
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("sampler: frequencies follow softmax of logits over temperature") {
         double sum = 0;
         for (float logit : logits) sum += std::exp(logit / temperature);
         const auto seen = shares(options, logits);
-        for (size_t i = 0; i < logits.size(); i++) {
+        for (size_t i = 0; i < logits.size(); ++i) {
             const double expected = std::exp(logits[i] / temperature) / sum;
             CHECK(std::abs(seen.at(static_cast<int32_t>(i)) - expected) < 0.01);
         }
@@ -127,7 +127,7 @@ TEST_CASE("sampler: top_p keeps the smallest set that reaches it") {
     }
     options.top_p = 0.7;
     CHECK(shares(options, logits).at(1) == doctest::Approx(0.5 / 0.8).epsilon(0.02));
-    // Of what top_k left: 0.5 of 0.8 does not reach 0.6 of it... 0.625 does.
+    // top_p counts within what top_k keeps: the best token has 0.5 / 0.8 = 0.625 of it.
     options.top_k = 2;
     options.top_p = 0.6;
     CHECK(shares(options, logits).size() == 1);
@@ -148,7 +148,7 @@ TEST_CASE("sampler: min_p counts from the best token") {
     }
 }
 
-TEST_CASE("sampler: the penalty divides positive logits, multiplies negative ones, once an id") {
+TEST_CASE("sampler: the penalty divides positive logits, multiplies negative ones, once per id") {
     SamplerOptions options = plain();
     options.temperature = 0;
     options.repetition_penalty = 2;
@@ -172,9 +172,9 @@ TEST_CASE("sampler: the penalty divides positive logits, multiplies negative one
     }
 }
 
-TEST_CASE("sampler: a logit that is not finite ends the turn, wherever it stands") {
+TEST_CASE("sampler: a non-finite logit is an error, wherever it is") {
     for (double temperature : {0.0, 1.0}) {
-        for (float bad : {kNan, kInf, -kInf}) {
+        for (float bad : {nan_logit, inf, -inf}) {
             for (size_t at : {0u, 3u, 6u}) {
                 SamplerOptions options;
                 options.temperature = temperature;
@@ -189,7 +189,7 @@ TEST_CASE("sampler: a logit that is not finite ends the turn, wherever it stands
             }
         }
         Sampler sampler(SamplerOptions{});
-        CHECK(!sampler.sample(std::vector<float>(5, -kInf), {}));
+        CHECK(!sampler.sample(std::vector<float>(5, -inf), {}));
         CHECK(!sampler.sample({}, {}));
     }
 }
@@ -206,15 +206,16 @@ TEST_CASE("sampler: options out of range are refused, naming field and value") {
         CHECK(result.error().message.find("out of range") != std::string::npos);
     };
     using O = SamplerOptions;
-    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    constexpr double inf = std::numeric_limits<double>::infinity();
-    for (double bad : {-1e-9, -1.0, nan, inf, -inf})
+    constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+    constexpr double inf_value = std::numeric_limits<double>::infinity();
+    for (double bad : {-1e-9, -1.0, nan_value, inf_value, -inf_value})
         refused([&](O& o) { o.temperature = bad; }, "temperature");
     for (int32_t bad : {-1, INT32_MIN}) refused([&](O& o) { o.top_k = bad; }, "top_k");
-    for (double bad : {0.0, -0.0, 1.1, -1.0, nan, inf})
+    for (double bad : {0.0, -0.0, 1.1, -1.0, nan_value, inf_value})
         refused([&](O& o) { o.top_p = bad; }, "top_p");
-    for (double bad : {1.0, -0.1, nan, inf}) refused([&](O& o) { o.min_p = bad; }, "min_p");
-    for (double bad : {0.0, -1.0, nan, inf})
+    for (double bad : {1.0, -0.1, nan_value, inf_value})
+        refused([&](O& o) { o.min_p = bad; }, "min_p");
+    for (double bad : {0.0, -1.0, nan_value, inf_value})
         refused([&](O& o) { o.repetition_penalty = bad; }, "repetition_penalty");
     for (double good : {0.0, -0.0, 1e-30, 0.7, 1e30}) {
         SamplerOptions options;
@@ -236,7 +237,7 @@ TEST_CASE("sampler: a seed gives its sequence, another seed another") {
     SamplerOptions other = options;
     other.seed = 1;
     Sampler a(other), b(options);
-    for (size_t i = 0; i < 100; i++) {
+    for (size_t i = 0; i < 100; ++i) {
         CHECK(a.sample(logits, {}).value() == first[i]);
         CHECK(b.sample(logits, {}).value() == second[i]);
     }

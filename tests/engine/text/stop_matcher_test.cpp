@@ -19,7 +19,7 @@ Outcome stream(const std::vector<std::string>& stops, const std::string& text,
     REQUIRE(matcher);
     Outcome out{{}, false};
     size_t at = 0;
-    for (size_t i = 0; at < text.size(); i++) {
+    for (size_t i = 0; at < text.size(); ++i) {
         size_t length = std::max<size_t>(cuts.empty() ? 1 : cuts[i % cuts.size()], 1);
         out.text += matcher->push(std::string_view(text).substr(at, length));
         at += length;
@@ -29,9 +29,9 @@ Outcome stream(const std::vector<std::string>& stops, const std::string& text,
     return out;
 }
 
-// What the contract says, by brute force: the match that ends first, then the longest.
+// The contract, by brute force: the match that ends first, then the longest.
 Outcome expected(const std::vector<std::string>& stops, const std::string& text) {
-    for (size_t end = 1; end <= text.size(); end++) {
+    for (size_t end = 1; end <= text.size(); ++end) {
         size_t longest = 0;
         for (const auto& stop : stops) {
             bool here =
@@ -45,7 +45,7 @@ Outcome expected(const std::vector<std::string>& stops, const std::string& text)
 
 }  // namespace
 
-TEST_CASE("a stop string that spans pieces is found and nothing of it is let out") {
+TEST_CASE("a stop string that spans pieces is found, and no part of it is let through") {
     for (size_t cut : {1, 2, 3, 5, 100}) {
         CAPTURE(cut);
         auto out = stream({"beta gamma"}, "alpha beta gamma delta", {cut});
@@ -54,7 +54,7 @@ TEST_CASE("a stop string that spans pieces is found and nothing of it is let out
     }
 }
 
-TEST_CASE("what might begin a stop is held back, and let out once it is none") {
+TEST_CASE("a possible beginning of a stop string is held back, and released once it is not one") {
     auto matcher = StopMatcher::create({"STOP"});
     REQUIRE(matcher);
     CHECK(matcher->push("go ST") == "go ");
@@ -82,7 +82,7 @@ TEST_CASE("bytes, not characters: a stop may begin inside one") {
     CHECK(stream({std::string(1, '\0')}, std::string("a\0b", 3), {1}).text == "a");
 }
 
-TEST_CASE("an empty stop and a seventeenth are refused") {
+TEST_CASE("an empty stop string and a seventeenth one are refused") {
     auto empty = StopMatcher::create({"a", ""});
     REQUIRE_FALSE(empty);
     CHECK(empty.error().code == Code::usage);
@@ -98,7 +98,7 @@ TEST_CASE("after a stop nothing more comes out") {
     CHECK(matcher->match() == ".");
 }
 
-TEST_CASE("any text, stops and cuts: as the definition says") {
+TEST_CASE("any text, stop strings and cuts: the result is that of the definition") {
     auto letters = rc::gen::container<std::string>(rc::gen::element('a', 'b'));
     auto stop =
         rc::gen::suchThat(letters, [](const std::string& s) { return !s.empty() && s.size() < 6; });

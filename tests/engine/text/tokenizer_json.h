@@ -35,7 +35,7 @@ struct TokenizerJson {
         auto token = [&](std::string_view bytes, int id) {
             vocab += cat(vocab.empty() ? "" : ",", json_quote(vocabulary_text(bytes)), ":", id);
         };
-        for (int byte = 0; byte < 256; byte++) token(std::string(1, static_cast<char>(byte)), byte);
+        for (int byte = 0; byte < 256; ++byte) token(std::string(1, static_cast<char>(byte)), byte);
         int id = 256;
         for (const std::string& word : words) token(word, id++);
         for (const auto& [left, right] : merges) {

@@ -13,26 +13,17 @@
 #include "io/file.h"
 #include "tests/engine/text/tokenizer_json.h"
 #include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 
 using namespace sluice;
 using test::added_token;
+using test::random_tokenizer;
+using test::tiny_tokenizer;
 using test::TokenizerJson;
 
 namespace {
 
 using Ids = std::vector<int32_t>;
-
-const Tokenizer& tiny() {
-    static const Tokenizer loaded = std::move(
-        Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json").value());
-    return loaded;
-}
-
-const Tokenizer& rand_a() {
-    static const Tokenizer loaded = std::move(
-        Tokenizer::load(std::string(test::models_folder) + "/dsv41-rand-a/tokenizer.json").value());
-    return loaded;
-}
 
 Tokenizer made(const TokenizerJson& json) {
     auto parsed = Tokenizer::parse(json.text());
@@ -73,7 +64,7 @@ TEST_CASE("pre-tokenizer: digits come in threes from the left") {
     CHECK(pieces("1234567") == Pieces{"123", "456", "7"});
     CHECK(pieces("a12b") == Pieces{"a", "12", "b"});
     CHECK(pieces("٣٤٥٦") == Pieces{"٣٤٥", "٦"});
-    CHECK(pieces("½²Ⅷ") == Pieces{"½²Ⅷ"});  // No and Nl count as \p{N}
+    CHECK(pieces("½²Ⅷ") == Pieces{"½²Ⅷ"});  // \p{N} includes No and Nl
     CHECK(pieces("3.14") == Pieces{"3", ".", "14"});
 }
 
@@ -103,12 +94,12 @@ TEST_CASE("pre-tokenizer: letters, punctuation and spaces") {
 }
 
 TEST_CASE("pre-tokenizer: the look-ahead does not see past a piece") {
-    // The digits are a piece of their own, so the spaces before them end their piece.
+    // The digits are a separate piece, so the spaces before them are at the end of theirs.
     CHECK(pieces("a   1") == Pieces{"a", "   ", "1"});
     CHECK(pieces("a   日") == Pieces{"a", "   ", "日"});
 }
 
-TEST_CASE("pre-tokenizer: U+180E is no space, unlike what PCRE2 takes for one") {
+TEST_CASE("pre-tokenizer: U+180E is not a space, although PCRE2 counts it as one") {
     CHECK(pieces("  \u180e!") == Pieces{" ", " ", "\u180e", "!"});
     CHECK(pieces("\u180ea") == Pieces{"\u180ea"});
 }
@@ -156,7 +147,7 @@ TEST_CASE("split patterns outside the common subset are refused by construct") {
     }
 }
 
-TEST_CASE("a split pattern without end gives up and keeps the text") {
+TEST_CASE("a split pattern that backtracks without end gives up and keeps the text") {
     auto regex = std::move(SplitRegex::compile("(a+)+[bc]").value());
     SplitRegex::Scratch scratch;
     std::vector<std::string_view> found;
@@ -168,15 +159,15 @@ TEST_CASE("a split pattern without end gives up and keeps the text") {
 }
 
 TEST_CASE("merges: best rank first, leftmost among equals, as by exhaustive search") {
-    // Ranks over a three-letter alphabet with long overlaps.
+    // Rules over a three-letter alphabet with long overlaps.
     const std::vector<std::pair<std::string, std::string>> rules{
         {"a", "b"}, {"b", "a"},   {"a", "a"},   {"ab", "a"},   {"aa", "aa"}, {"b", "b"},
         {"c", "a"}, {"ca", "ab"}, {"ba", "ba"}, {"aba", "ba"}, {"bb", "a"},  {"a", "ba"}};
     std::map<std::string, int32_t> vocabulary{{"a", 0}, {"b", 1}, {"c", 2}};
     std::map<std::pair<int32_t, int32_t>, std::pair<size_t, int32_t>> ranks;
     Bpe bpe;
-    for (int32_t i = 0; i < 3; i++) bpe.set_byte(static_cast<uint8_t>('a' + i), i);
-    for (size_t i = 0; i < rules.size(); i++) {
+    for (int32_t i = 0; i < 3; ++i) bpe.set_byte(static_cast<uint8_t>('a' + i), i);
+    for (size_t i = 0; i < rules.size(); ++i) {
         const auto& [left, right] = rules[i];
         const auto fresh = static_cast<int32_t>(vocabulary.size());
         const int32_t id = vocabulary.try_emplace(left + right, fresh).first->second;
@@ -188,7 +179,7 @@ TEST_CASE("merges: best rank first, leftmost among equals, as by exhaustive sear
         for (char c : piece) ids.push_back(c - 'a');
         for (;;) {
             size_t best = rules.size(), at = 0;
-            for (size_t i = 0; i + 1 < ids.size(); i++) {
+            for (size_t i = 0; i + 1 < ids.size(); ++i) {
                 const auto rank = ranks.find({ids[i], ids[i + 1]});
                 if (rank != ranks.end() && rank->second.first < best)
                     best = rank->second.first, at = i;
@@ -200,7 +191,7 @@ TEST_CASE("merges: best rank first, leftmost among equals, as by exhaustive sear
     };
     std::mt19937 random(7);
     Bpe::Scratch scratch;
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < 3000; ++round) {
         std::string piece(random() % 40, ' ');
         for (char& c : piece) c = static_cast<char>('a' + random() % 3);
         Ids ids;
@@ -210,49 +201,49 @@ TEST_CASE("merges: best rank first, leftmost among equals, as by exhaustive sear
 }
 
 TEST_CASE("tokenizer: the shipped models load, with every size and id in place") {
-    CHECK(tiny().size() == 4096);
-    CHECK(rand_a().size() == 700);
-    CHECK(tiny().id("<｜User｜>") == 4083);
-    CHECK(tiny().id("</think>") == 4086);
-    CHECK(!tiny().id("What"));
-    CHECK(!rand_a().id("<think>"));
-    CHECK(tiny().is_added(0));
-    CHECK(!tiny().is_added(316));
-    CHECK(tiny().bytes(316) == "What");
-    CHECK(tiny().vocabulary_string(308) == "Ġis");
-    CHECK(tiny().bytes(308) == " is");
+    CHECK(tiny_tokenizer().size() == 4096);
+    CHECK(random_tokenizer().size() == 700);
+    CHECK(tiny_tokenizer().id("<｜User｜>") == 4083);
+    CHECK(tiny_tokenizer().id("</think>") == 4086);
+    CHECK(!tiny_tokenizer().id("What"));
+    CHECK(!random_tokenizer().id("<think>"));
+    CHECK(tiny_tokenizer().is_added(0));
+    CHECK(!tiny_tokenizer().is_added(316));
+    CHECK(tiny_tokenizer().bytes(316) == "What");
+    CHECK(tiny_tokenizer().vocabulary_string(308) == "Ġis");
+    CHECK(tiny_tokenizer().bytes(308) == " is");
     for (int32_t out : {-1, 4096, INT32_MAX, INT32_MIN}) {
-        CHECK(tiny().bytes(out).empty());
-        CHECK(tiny().vocabulary_string(out).empty());
-        CHECK(!tiny().is_added(out));
+        CHECK(tiny_tokenizer().bytes(out).empty());
+        CHECK(tiny_tokenizer().vocabulary_string(out).empty());
+        CHECK(!tiny_tokenizer().is_added(out));
     }
-    CHECK(tiny().encode("What is the capital of Australia?") ==
+    CHECK(tiny_tokenizer().encode("What is the capital of Australia?") ==
           Ids{316, 308, 277, 388, 273, 1951, 33});
-    CHECK(tiny().encode("").empty());
+    CHECK(tiny_tokenizer().encode("").empty());
 }
 
 TEST_CASE("tokenizer: any bytes come back from their ids") {
     rc::check("round trip", [](const std::string& bytes) {
-        for (const Tokenizer* tokenizer : {&tiny(), &rand_a()}) {
+        for (const Tokenizer* tokenizer : {&tiny_tokenizer(), &random_tokenizer()}) {
             const Ids ids = tokenizer->encode(bytes);
             RC_ASSERT(tokenizer->decode(ids) == bytes);
             for (int32_t id : ids) RC_ASSERT(!tokenizer->is_added(id));
         }
     });
     std::string all;
-    for (int i = 0; i < 65536; i++) {
+    for (int i = 0; i < 65536; ++i) {
         all += static_cast<char>(i >> 8);
         all += static_cast<char>(i);
     }
-    CHECK(tiny().decode(tiny().encode(all)) == all);
+    CHECK(tiny_tokenizer().decode(tiny_tokenizer().encode(all)) == all);
 }
 
 TEST_CASE("tokenizer: text never becomes an added token, unless asked") {
-    for (const Tokenizer* tokenizer : {&tiny(), &rand_a()}) {
+    for (const Tokenizer* tokenizer : {&tiny_tokenizer(), &random_tokenizer()}) {
         int added = 0;
-        for (int32_t id = 0; id < tokenizer->size(); id++) {
+        for (int32_t id = 0; id < tokenizer->size(); ++id) {
             if (!tokenizer->is_added(id)) continue;
-            added++;
+            ++added;
             const std::string content(tokenizer->bytes(id));
             for (const std::string& text : {content, "A" + content + "B", content + content,
                                             "\xff" + content, " " + content}) {
@@ -277,7 +268,7 @@ TEST_CASE("tokenizer: added tokens by leftmost, then longest match, normalized o
     CHECK(tokenizer.encode_with_added("<a><b>") == Ids{301});
     CHECK(tokenizer.encode_with_added("<a><a>") == Ids{300, 300});
     CHECK(tokenizer.encode_with_added("b><x") == Ids{302, 'x'});
-    // Further left, but looked for only in what the others leave.
+    // Further left, but only looked for between the matches of the others.
     CHECK(tokenizer.encode_with_added("b><a>") == Ids{'b', '>', 300});
     CHECK(tokenizer.encode_with_added("<a><c") == Ids{300, '<', 'c'});
     CHECK(tokenizer.encode_with_added("").empty());
@@ -394,7 +385,7 @@ TEST_CASE("tokenizer.json: contradictions are corrupt, with their place") {
     corrupt([](J& j) { j.added = added_token('b', "<x>"); }, "token id 98");
     corrupt([](J& j) { j.added = added_token(300, "<x>") + "," + added_token(300, "<y>"); }, "300");
     corrupt([](J& j) { j.added = added_token(300, "<x>") + "," + added_token(301, "<x>"); },
-            "given twice");
+            "appears twice");
     corrupt([](J& j) { j.words = {"<x>"}, j.added = added_token(300, "<x>"); },
             "in the vocabulary");
     corrupt([](J& j) { j.added = added_token(300, ""); }, "without content");
@@ -429,7 +420,7 @@ TEST_CASE("tokenizer: a missing file is named") {
     CHECK(mentions(missing.error(), "/nonexistent/tokenizer.json"));
 }
 
-TEST_CASE("tokenizer: long pieces take time in proportion") {
+TEST_CASE("tokenizer: time grows in proportion to the length of a piece") {
 #ifdef __SANITIZE_ADDRESS__
     constexpr double limit_s = 20;
 #else
@@ -453,7 +444,7 @@ TEST_CASE("tokenizer: long pieces take time in proportion") {
                                  std::string(1'000'000, '\xff'),
                                  controls};
     for (const std::string& text : texts) {
-        for (const Tokenizer* tokenizer : {&tiny(), &rand_a()}) {
+        for (const Tokenizer* tokenizer : {&tiny_tokenizer(), &random_tokenizer()}) {
             const auto begin = Clock::now();
             const Ids ids = tokenizer->encode(text);
             const double took = seconds_since(begin);

@@ -1,4 +1,4 @@
-// Trace files, and what comparing with one finds.
+// Trace files, and comparison with them.
 #include "engine/trace/trace.h"
 
 #include <doctest/doctest.h>
@@ -53,7 +53,7 @@ TEST_CASE("a trace file is read") {
     CHECK(trace->steps[0].logits[0] == 2.5f);
 }
 
-TEST_CASE("what is no trace is refused, with file and field") {
+TEST_CASE("an invalid trace is refused, naming file and field") {
     const std::vector<std::pair<std::string, std::string>> bad = {
         {edited("sluice-reference-trace-1", "other"), "format"},
         {edited("\"own\"", "\"both\""), "index_keys"},
@@ -67,33 +67,34 @@ TEST_CASE("what is no trace is refused, with file and field") {
         {edited("[2.5,1.0]", "[2.5]"), "top_logits"},
         {edited("[7,3]", "[]"), "top_ids"},
         {edited("\"tokens\":[7,1],", ""), "tokens"},
-        {edited("[7,3]", "[7,7]"), "steps[0].top_ids: 7 is there twice"},
-        {edited("[7,3]", "[3,7]"), "steps[0].top_ids: 3 is the best, but tokens[0] is 7"},
+        {edited("[7,3]", "[7,7]"), "steps[0].top_ids: 7 appears twice"},
+        {edited("[7,3]", "[3,7]"), "steps[0].top_ids: 3 is the best id, but tokens[0] is 7"},
         {edited("[2.5,1.0]", "[1.0,2.5]"), "steps[0].top_logits: not best first: 2.5 after 1"},
         {edited("}]}", "}],\"prompt_steps\":[{\"pos\":0,\"top_ids\":[4,4],\"top_logits\":[2,1]}]}"),
-         "prompt_steps[0].top_ids: 4 is there twice"},
-        {edited("\"token\":1,", "\"token\":-1,"), "steps[1].token: -1 is no token id"},
+         "prompt_steps[0].top_ids: 4 appears twice"},
+        {edited("\"token\":1,", "\"token\":-1,"), "steps[1].token: -1 is not a token id"},
         {edited("\"token\":1,", "\"token\":4294967297,"), "steps[1].token: 4294967297"},
         {edited("\"pos\":2", "\"pos\":4294967298"), "steps[1].pos: 4294967298"},
         {edited("[2.5,1.0]", "{\"a\":2.5,\"b\":1}"), "steps[0]: top_ids and top_logits"},
         {edited("[2.5,1.0]", "[1e300,1.0]"), "steps[0].top_logits[0]"},
         {edited("\"m\"", "5"), "model: expected"},
-        {edited("\"tie_margin\":1.0", "\"tie_margin\":-1"), "tolerance.tie_margin: below 0"},
+        {edited("\"tie_margin\":1.0", "\"tie_margin\":-1"),
+         "tolerance.tie_margin: must not be below 0"},
         {with("origin", "[]"), "origin: expected"},
-        {with("prompt_steps", "0"), "prompt_steps: is not a list"},
-        {with("prompt_steps", "\"x\""), "prompt_steps: is not a list"},
-        {with("prompt_steps", "{}"), "prompt_steps: is not a list"},
-        {with("prompt_steps", "null"), "prompt_steps: is not a list"},
+        {with("prompt_steps", "0"), "prompt_steps: must be a list"},
+        {with("prompt_steps", "\"x\""), "prompt_steps: must be a list"},
+        {with("prompt_steps", "{}"), "prompt_steps: must be a list"},
+        {with("prompt_steps", "null"), "prompt_steps: must be a list"},
         {with("prompt_steps", "[" + prompt_step(0, "") + "]"), "prompt_steps: 1 for 2 prompt"},
         {with("prompt_steps", "[" + prompt_step(0, "\"token\":4,") + "]"),
          "prompt_steps[0].token: 4"},
         {with("mode", "0"), "mode: expected"},
         {with("mode", "\"x\""), "mode: \"x\""},
-        {with("messages", "null"), "messages: is not a list"},
-        {with("messages", "\"x\""), "messages: is not a list"},
+        {with("messages", "null"), "messages: must be a list"},
+        {with("messages", "\"x\""), "messages: must be a list"},
         {with("messages", "[1]"), "messages[0].role"},
         {with("messages", R"([{"role":"user","content":0}])"), "messages[0].content"},
-        {with("drafts", "{}"), "drafts: is not a list"},
+        {with("drafts", "{}"), "drafts: must be a list"},
         {with("drafts", R"([{"pos":-1}])"), "drafts[0].pos: -1"},
         {with("drafts", R"([{"pos":0,"ids":[1],"confidence":[1],"slots":[]}])"),
          "drafts[0].confidence: 1 for 1 ids"},
@@ -114,7 +115,7 @@ TEST_CASE("what is no trace is refused, with file and field") {
     }
 }
 
-TEST_CASE("every golden trace is accepted, and so are the fields that may be there") {
+TEST_CASE("every golden trace is accepted, with every optional field") {
     const auto files = find_traces({test::golden_folder});
     REQUIRE(files);
     CHECK(files->size() == 17);
@@ -132,12 +133,12 @@ TEST_CASE("every golden trace is accepted, and so are the fields that may be the
     CHECK(read(with("mode", "\"thinking\"")));
 }
 
-TEST_CASE("of ids whose logits are equal either may be the token") {
+TEST_CASE("among ids with equal logits either may be the token") {
     CHECK(read(edited("[7,3],\"top_logits\":[2.5,1.0]", "[3,7],\"top_logits\":[2.5,2.5]")));
     CHECK(!read(edited("[7,3],\"top_logits\":[2.5,1.0]", "[3,4],\"top_logits\":[2.5,2.5]")));
 }
 
-TEST_CASE("files and folders of traces are found") {
+TEST_CASE("traces are found by file and by folder") {
     TempFolder folder;
     write_file(folder / "b.json", good);
     write_file(folder / "a.json", good);
@@ -152,22 +153,22 @@ TEST_CASE("files and folders of traces are found") {
     CHECK(find_traces({empty.path().string()}).error().code == Code::not_found);
 }
 
-TEST_CASE("an own trace repeats bit by bit, and a changed bit is found") {
+TEST_CASE("an own trace repeats bit by bit, and one changed bit is detected") {
     auto engine = test::load_engine(test::model_options("dsv41-tiny"));
     auto session = test::open_session(*engine);
     const auto golden = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-04.json");
     REQUIRE(golden);
-    std::vector<int32_t> told;
+    std::vector<int32_t> seen;
     RecordOptions options;
     options.prompt_steps = true;
-    options.told = [&](int32_t token) {
-        told.push_back(token);
+    options.on_token = [&](int32_t token) {
+        seen.push_back(token);
         return true;
     };
     const auto recorded = record_trace(*engine, *session, golden->prompt, options);
     REQUIRE_MESSAGE(recorded, (recorded ? "" : recorded.error().message));
     CHECK(recorded->tokens == golden->tokens);
-    CHECK(told == recorded->tokens);
+    CHECK(seen == recorded->tokens);
     CHECK(recorded->model == "dsv41-tiny");
 
     TempFolder folder;
@@ -194,7 +195,7 @@ TEST_CASE("an own trace repeats bit by bit, and a changed bit is found") {
     CHECK(!report->pass);
 }
 
-TEST_CASE("differences beyond the tolerance fail, ties are reported") {
+TEST_CASE("differences beyond the tolerance fail, ties are only reported") {
     auto engine = test::load_engine(test::model_options("dsv41-tiny"));
     auto session = test::open_session(*engine);
     auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-04.json");
@@ -225,7 +226,7 @@ TEST_CASE("differences beyond the tolerance fail, ties are reported") {
     CHECK(report->rel_max_position == original.steps[6].position);
 }
 
-TEST_CASE("a trace of other settings or another model is an error of use") {
+TEST_CASE("a trace of other index keys or another model is a usage error") {
     auto engine = test::load_engine(test::model_options("dsv41-rand-a"));
     auto session = test::open_session(*engine);
     auto trace = read_trace(std::string(test::golden_folder) + "/dsv41-tiny-04.json");

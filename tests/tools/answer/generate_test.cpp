@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "io/json.h"
-#include "tests/support/paths.h"
+#include "tests/support/tokenizers.h"
 #include "tools/answer/report.h"
 
 using namespace sluice;
@@ -15,13 +15,7 @@ using namespace sluice;
 namespace {
 
 const Tokenizer& tokenizer() {
-    static const Tokenizer loaded = [] {
-        auto result =
-            Tokenizer::load(std::string(test::models_folder) + "/dsv41-tiny/tokenizer.json");
-        REQUIRE(result);
-        return std::move(*result);
-    }();
-    return loaded;
+    return test::tiny_tokenizer();
 }
 
 int32_t added(const char* name) {
@@ -32,7 +26,7 @@ int32_t added(const char* name) {
 
 const int32_t eos = 1;
 
-// Plays tokens one after the other, then the end token; may fail or plant a value at one of them.
+// Plays tokens one after the other, then the end token; can fail or plant a value at one of them.
 class Script : public TokenSource {
  public:
     explicit Script(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
@@ -116,7 +110,7 @@ std::vector<int32_t> byte_ids(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("an answer ends at the end token, streamed as it is whole") {
+TEST_CASE("an answer ends at the end token, and the stream equals the complete text") {
     auto seen = answer_of(ids("Hello, wörld! 日本 😀"), greedy());
     CHECK(seen.answer.text == "Hello, wörld! 日本 😀");
     CHECK(seen.content == seen.answer.text);
@@ -125,13 +119,13 @@ TEST_CASE("an answer ends at the end token, streamed as it is whole") {
     CHECK(seen.answer.prompt_tokens == 3);
 }
 
-TEST_CASE("characters split over tokens come out whole, broken ones as U+FFFD") {
+TEST_CASE("characters split over tokens come out complete, broken ones as U+FFFD") {
     CHECK(answer_of(byte_ids("é日😀z"), greedy()).content == "é日😀z");
     CHECK(answer_of(byte_ids("a\xf0\x9f\x98"), greedy()).content == "a\xef\xbf\xbd");
     CHECK(answer_of(byte_ids("a\xff z"), greedy()).content == "a\xef\xbf\xbd z");
 }
 
-TEST_CASE("stop strings end the answer, over tokens, with nothing of them shown") {
+TEST_CASE("stop strings end the answer, also across tokens, and no part of them is shown") {
     auto options = greedy();
     options.stream.stop = {"beta gamma", "\n\n"};
     for (auto tokens : {ids("alpha beta gamma delta"), byte_ids("alpha beta gamma delta")}) {
@@ -169,7 +163,7 @@ TEST_CASE("lengths: predict, the context, and a prompt that leaves no room") {
     CHECK(script.fed.empty());
 }
 
-TEST_CASE("the end token is text-free, --ignore-eos goes on past it") {
+TEST_CASE("the end token has no text, and --ignore-eos continues after it") {
     auto options = greedy();
     options.stream.ignore_eos = true;
     options.predict = 6;
@@ -179,10 +173,10 @@ TEST_CASE("the end token is text-free, --ignore-eos goes on past it") {
     CHECK(seen.content.find("<") == std::string::npos);
 }
 
-TEST_CASE("thinking: reasoning and content apart, also unclosed") {
+TEST_CASE("thinking: reasoning and content are separate, also when reasoning never ends") {
     auto options = greedy();
     options.stream.mode = PromptMode::thinking;
-    options.stream.stop = {"mind"};  // not looked for in reasoning
+    options.stream.stop = {"mind"};  // not searched for in reasoning
     auto tokens = ids("let me mind");
     tokens.push_back(added("</think>"));
     auto rest = ids("yes");
@@ -200,7 +194,7 @@ TEST_CASE("thinking: reasoning and content apart, also unclosed") {
     CHECK(open.answer.reasoning_tokens == 0);
 }
 
-TEST_CASE("a logit that is not finite ends the answer, whatever the sampling") {
+TEST_CASE("a non-finite logit ends the answer, whatever the sampling") {
     for (float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
         for (double temperature : {0.0, 1.0}) {
             CAPTURE(bad);
@@ -249,7 +243,7 @@ TEST_CASE("errors and interruptions keep the text so far") {
     CHECK(nothing.error().code == Code::interrupted);
 }
 
-TEST_CASE("a reader that is gone ends the answer within a token") {
+TEST_CASE("a reader that has gone ends the answer within a token") {
     Script script(byte_ids("abcdef"));
     const int32_t ends[] = {eos};
     int pieces = 0;
@@ -260,7 +254,7 @@ TEST_CASE("a reader that is gone ends the answer within a token") {
     CHECK(script.fed.size() == 2);
 }
 
-TEST_CASE("room: prompt and answer fit to the token, or the numbers are said") {
+TEST_CASE("room: prompt and answer fit exactly, or the error has the numbers") {
     CHECK(check_room(10, 20, 30));
     CHECK(check_room(29, 1, 30));
     CHECK(check_room(29, -1, 30));
@@ -278,7 +272,7 @@ TEST_CASE("room: prompt and answer fit to the token, or the numbers are said") {
     CHECK(refused(1, INT64_MAX).find("lower -n to 29") != std::string::npos);
 }
 
-TEST_CASE("the loop guard has its own reason") {
+TEST_CASE("the loop guard has its own finish reason") {
     auto options = greedy();
     options.stream.loop_guard = 16;
     auto seen = answer_of(std::vector<int32_t>(100, ids("a")[0]), options);
@@ -286,12 +280,12 @@ TEST_CASE("the loop guard has its own reason") {
     CHECK(seen.answer.completion_tokens == 16);
 }
 
-TEST_CASE("limits from measured rates: the longest of drive, link, cpu and gpu binds") {
+TEST_CASE("limits from measured rates: the longest of drive, link, cpu and gpu is the bottleneck") {
     RunStats run;
     run.expert_bytes = 4000, run.row_bytes = 0;
     run.ring.bytes = 4000, run.ring.busy_s = 2.0;  // 2000 B/s
     run.compute_s = 1.0;
-    auto limit = limit_of(run, 10, 4.0);  // 400 B a token: 0.2 s; compute 0.1 s
+    auto limit = limit_of(run, 10, 4.0);  // 400 B per token: 0.2 s; compute 0.1 s
     CHECK(limit.drive_s == doctest::Approx(0.2));
     CHECK(limit.cpu_s == doctest::Approx(0.1));
     CHECK(limit.tok_s == doctest::Approx(5));
@@ -300,7 +294,7 @@ TEST_CASE("limits from measured rates: the longest of drive, link, cpu and gpu b
     run.compute_s = 3.0;
     CHECK(std::string(limit_of(run, 10, 4.0).binds) == "cpu");
     CHECK(limit_of(run, 10, 4.0).share == doctest::Approx(0.75));
-    // Beside a card the CPU counts with what it computed, not with the time it stood by.
+    // With a GPU, the CPU's term is the time it computed, not the time it was idle.
     run.device.launches = 100, run.host_s = 0.5;
     CHECK(std::string(limit_of(run, 10, 4.0).binds) == "drive");
     CHECK(limit_of(run, 10, 4.0).cpu_s == doctest::Approx(0.05));
@@ -316,7 +310,7 @@ TEST_CASE("limits from measured rates: the longest of drive, link, cpu and gpu b
     CHECK(limit_of({}, 10, 4.0).tok_s == 0);
 }
 
-TEST_CASE("the report lists drives: bytes of both parts, shares, and how each is at the end") {
+TEST_CASE("the report lists drives: bytes of both parts, shares, and the final state of each") {
     const auto drive = [](uint64_t bytes, uint64_t experts, double busy_s) {
         DriveStats stats;
         stats.folder = "/a";

@@ -5,12 +5,12 @@
 
 using namespace sluice;
 
-TEST_CASE("the model's own sampling, else the card's") {
-    auto card = model_sampling("");
-    REQUIRE(card);
-    CHECK(card->temperature == 1.0);
-    CHECK(card->top_p == 0.95);
-    CHECK(card->seed < uint64_t{1} << 53);
+TEST_CASE("sampling: the model's own values, otherwise those of the model card") {
+    auto usual = model_sampling("");
+    REQUIRE(usual);
+    CHECK(usual->temperature == 1.0);
+    CHECK(usual->top_p == 0.95);
+    CHECK(usual->seed < uint64_t{1} << 53);
     auto own = model_sampling(
         "{\"temperature\":0.6,\"top_p\":0.8,\"top_k\":20,\"min_p\":0.05,"
         "\"repetition_penalty\":1.1,\"do_sample\":true,\"eos_token_id\":1}");
@@ -31,11 +31,11 @@ TEST_CASE("the model's own sampling, else the card's") {
     }
 }
 
-TEST_CASE("two drawn seeds differ") {
+TEST_CASE("two random seeds differ") {
     CHECK(model_sampling("")->seed != model_sampling("")->seed);
 }
 
-TEST_CASE("flags win over the model's own values, field by field") {
+TEST_CASE("flags override the model's own values, field by field") {
     ModelRun run;
     run.sampler = *model_sampling("{\"temperature\":0.6,\"top_p\":0.8}");
     Options options;

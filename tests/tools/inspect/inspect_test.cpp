@@ -4,11 +4,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "io/checksum.h"
 #include "io/json.h"
+#include "io/text.h"
 #include "tests/support/model_copy.h"
+#include "tests/support/models.h"
 #include "tests/support/mutate.h"
 #include "tests/support/temp_folder.h"
+#include "tools/plan.h"
 #include "tools/terminal/exit_code.h"
 
 using namespace sluice;
@@ -18,11 +23,27 @@ namespace {
 
 const auto never_stop = [](uint64_t) { return true; };
 
-ClassTotal total_of(const Checkpoint& checkpoint, TensorClass tensor_class) {
-    return class_totals(checkpoint)[static_cast<size_t>(tensor_class)];
+// The class with this name; empty if there is none.
+TensorClass class_of(const Checkpoint& checkpoint, const std::string& name) {
+    for (const TensorClass& c : list_tensors(checkpoint).classes) {
+        if (c.name == name) return c;
+    }
+    return {};
 }
 
-// What a run of the command leaves: code, standard output, standard error.
+std::map<std::string, std::pair<int64_t, int64_t>> classes_in(const std::string& json_text) {
+    const Json root = Json::parse(json_text).value(), list = root["classes"];
+    std::map<std::string, std::pair<int64_t, int64_t>> out;
+    for (size_t i = 0; i < list.size(); ++i) {
+        const Json c = list.at(i);
+        out[c["class"].string().value()] = {c["tensors"].integer().value(),
+                                            c["bytes"].integer().value()};
+    }
+    CHECK(out.size() == list.size());
+    return out;
+}
+
+// The exit code and output of a run of the command.
 struct Ran {
     int code;
     std::string out, err;
@@ -62,42 +83,77 @@ TEST_CASE("inspect: every tensor of both models has a class, and the counts are 
     for (const fs::path& folder : {tiny, random_a}) {
         auto checkpoint = open_folder(folder);
         REQUIRE(checkpoint);
+        const TensorListing listing = list_tensors(*checkpoint);
         uint64_t tensors = 0;
-        for (const ClassTotal& total : class_totals(*checkpoint)) tensors += total.tensors;
+        for (const TensorClass& c : listing.classes) tensors += c.tensors;
         CHECK(tensors == checkpoint->tensors().size());
-        CHECK(total_of(*checkpoint, TensorClass::unaccounted).tensors == 0);
+        CHECK(listing.unaccounted.empty());
+        CHECK(listing.note.empty());
     }
     auto checkpoint = open_folder(tiny);
     REQUIRE(checkpoint);
-    const ClassTotal routed = total_of(*checkpoint, TensorClass::routed_experts);
+    const TensorClass routed = class_of(*checkpoint, "routed experts");
     CHECK(routed.tensors == 8 * 64 * 6);
     CHECK(routed.bytes == 8 * 64 * (3 * 8192 + 3 * 512));
-    CHECK(total_of(*checkpoint, TensorClass::engram_tables).tensors == 2 * 2);
-    CHECK(total_of(*checkpoint, TensorClass::engram_tables).bytes == (24064 + 24336) * 33);
-    CHECK(total_of(*checkpoint, TensorClass::engram_projections).tensors == 2 * 4);
-    CHECK(total_of(*checkpoint, TensorClass::shared_experts).tensors == 8 * 6);
-    CHECK(total_of(*checkpoint, TensorClass::router).tensors == 8 * 3);
-    CHECK(total_of(*checkpoint, TensorClass::hyper_connections).tensors == 8 * 6);
-    CHECK(total_of(*checkpoint, TensorClass::norms).tensors == 8 * 2 + 1);
-    CHECK(total_of(*checkpoint, TensorClass::attention).tensors == 8 * 13);
-    CHECK(total_of(*checkpoint, TensorClass::embedding).bytes == 4096 * 256 * 2);
-    CHECK(total_of(*checkpoint, TensorClass::head).bytes == 4096 * 256 * 2);
+    CHECK(class_of(*checkpoint, "Engram tables").tensors == 2 * 2);
+    CHECK(class_of(*checkpoint, "Engram tables").bytes == (24064 + 24336) * 33);
+    CHECK(class_of(*checkpoint, "Engram projections").tensors == 2 * 4);
+    CHECK(class_of(*checkpoint, "shared experts").tensors == 8 * 6);
+    CHECK(class_of(*checkpoint, "router").tensors == 8 * 2);
+    CHECK(class_of(*checkpoint, "router bias for images").tensors == 8);
+    CHECK(class_of(*checkpoint, "compressor").tensors == 5);
+    CHECK(class_of(*checkpoint, "indexer").tensors == 13);
+    CHECK(class_of(*checkpoint, "hyper-connections").tensors == 8 * 6);
+    CHECK(class_of(*checkpoint, "norms").tensors == 8 * 2 + 1);
+    CHECK(class_of(*checkpoint, "attention").tensors == 8 * 13);
+    CHECK(class_of(*checkpoint, "embedding").bytes == 4096 * 256 * 2);
+    CHECK(class_of(*checkpoint, "head").bytes == 4096 * 256 * 2);
 }
 
-TEST_CASE("inspect: classes by name, other spellings, strangers") {
-    CHECK(tensor_class("model.layers.39.mlp.experts.383.w1.weight") == TensorClass::routed_experts);
-    CHECK(tensor_class("layers.3.attn.indexer.wk.weight") == TensorClass::compressor_indexer);
-    CHECK(tensor_class("model.layers.3.self_attn.wq_a.weight_scale_inv") == TensorClass::attention);
-    CHECK(tensor_class("mtp.0.ffn.experts.1.w1.weight") == TensorClass::mtp);
-    CHECK(tensor_class("vision.blocks.0.mlp.w1.weight") == TensorClass::vision);
-    CHECK(tensor_class("image_newline") == TensorClass::vision);
-    CHECK(tensor_class("aligner.w1.bias") == TensorClass::vision);
-    CHECK(tensor_class("model.norm.weight") == TensorClass::norms);
-    for (const char* name : {"", "layers", "layers.", "layers.x.attn.wkv.weight", "layers.3",
-                             "layers.3.mystery", "rotary.inv_freq", "embed"}) {
-        CAPTURE(name);
-        CHECK(tensor_class(name) == TensorClass::unaccounted);
+TEST_CASE("inspect and plan list the same classes with the same sums") {
+    for (const fs::path& folder : {tiny, random_a}) {
+        CAPTURE(folder.string());
+        auto checkpoint = open_folder(folder);
+        REQUIRE(checkpoint);
+        Options options;
+        options.engine = test::model_options(folder.filename().string());
+        auto plan = make_plan(options, PlanParts::placement);
+        REQUIRE_MESSAGE(plan, (plan ? "" : plan.error().message));
+        const auto inspected = classes_in(inspect_json(*checkpoint, nullptr));
+        CHECK(inspected.size() >= 13);
+        CHECK(inspected == classes_in(plan_json(*plan)));
     }
+}
+
+TEST_CASE("inspect: a tensor that the model does not know is unaccounted, by name") {
+    Copy copy;
+    Container container = Container::parse(read_file(tiny / shard_name(2)));
+    container.at("layers.0.ffn.gate.bias_vl").name = "layers.0.mystery";
+    copy.damage(shard_name(2), padded(container));
+    copy.edit_index("\"layers.0.ffn.gate.bias_vl\"", "\"layers.0.mystery\"");
+    auto checkpoint = open_folder(copy.folder);
+    REQUIRE(checkpoint);
+    CHECK(list_tensors(*checkpoint).unaccounted == std::vector<std::string>{"layers.0.mystery"});
+    CHECK(class_of(*checkpoint, "unaccounted").tensors == 1);
+    CHECK(class_of(*checkpoint, "router bias for images").tensors == 7);
+    CHECK(inspect_text(*checkpoint, nullptr).find("unaccounted: layers.0.mystery") !=
+          std::string::npos);
+}
+
+TEST_CASE("inspect: an unknown model is listed without classes, and a note says why") {
+    Copy copy;
+    std::string config = read_file(tiny / "config.json");
+    const std::string type = "\"deepseek_v41\"";
+    copy.damage("config.json", config.replace(config.find(type), type.size(), "\"llama\""));
+    auto checkpoint = open_folder(copy.folder);
+    REQUIRE(checkpoint);
+    const TensorListing listing = list_tensors(*checkpoint);
+    REQUIRE(listing.classes.size() == 1);
+    CHECK(listing.classes[0].name == "unclassified");
+    CHECK(listing.classes[0].tensors == checkpoint->tensors().size());
+    says(listing.note, {"config.json", "llama"});
+    CHECK(inspect_text(*checkpoint, nullptr).find(cat("note: ", listing.note)) !=
+          std::string::npos);
 }
 
 TEST_CASE("inspect: text and JSON say the same") {
@@ -112,7 +168,7 @@ TEST_CASE("inspect: text and JSON say the same") {
     CHECK(*(*json)["tensors"].integer() == static_cast<int64_t>(opened->tensors().size()));
     CHECK((*json)["unaccounted"].size() == 0);
     CHECK((*json)["read"]["bytes"].integer().has_value());
-    for (size_t i = 0; i < 10; i++) {
+    for (size_t i = 0; i < 10; ++i) {
         const Json shard = (*json)["shards"].at(i);
         const std::string bytes = read_file(random_a / *shard["file"].string());
         CHECK(*shard["bytes"].integer() == static_cast<int64_t>(bytes.size()));
@@ -120,7 +176,7 @@ TEST_CASE("inspect: text and JSON say the same") {
         CHECK(text.find(*shard["xxh3"].string()) != std::string::npos);
         CHECK(text.find(*shard["file"].string()) != std::string::npos);
     }
-    for (const char* part : {"routed experts", "mtp (draft head)", "total", "buffered",
+    for (const char* part : {"routed experts", "draft head (mtp.*)", "total", "buffered",
                              "checked: ", "index and headers agree", "GB/s"}) {
         CAPTURE(part);
         CHECK(text.find(part) != std::string::npos);
@@ -135,7 +191,7 @@ TEST_CASE("inspect: hashes do not depend on engine, access or file size") {
     for (const uint64_t bytes : {uint64_t{1}, uint64_t{4096}, block - 1, block, block + 1,
                                  9 * block, 17 * block + 12345}) {
         std::string content(bytes, '\0');
-        for (size_t i = 0; i < content.size(); i++) content[i] = static_cast<char>(i * i >> 3);
+        for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * i >> 3);
         const auto path = folder / std::to_string(bytes);
         write_file(path, content);
         for (const Access access : {Access::direct, Access::buffered}) {
@@ -148,7 +204,7 @@ TEST_CASE("inspect: hashes do not depend on engine, access or file size") {
     for (const IoEngine engine : {IoEngine::threads, IoEngine::automatic}) {
         const auto run = hash_shards(files, {engine}, never_stop);
         REQUIRE(run);
-        for (size_t i = 0; i < files.size(); i++) {
+        for (size_t i = 0; i < files.size(); ++i) {
             CHECK(!run->shards[i].error);
             CHECK(checksum_text(run->shards[i].hash) == want[i]);
         }
@@ -192,7 +248,7 @@ TEST_CASE("inspect: hash files round trip, and differences are named") {
     }
 }
 
-TEST_CASE("inspect: the command's answer is on stdout, trouble on stderr and in the exit code") {
+TEST_CASE("inspect: the listing is on stdout, errors are on stderr and in the exit code") {
     const Ran good = run(options_for(tiny));
     CHECK(good.code == exit_ok);
     CHECK(good.out.find("routed experts") != std::string::npos);
@@ -230,7 +286,7 @@ TEST_CASE("inspect --check: writes hashes, then finds one flipped bit") {
     CHECK(differs.out.find("GB/s") != std::string::npos);
 }
 
-TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte is read") {
+TEST_CASE("inspect --hashes: a path that cannot be a hash file is refused before a byte is read") {
     TempFolder dir;
     InspectOptions options = options_for(tiny);
     options.check = true;
@@ -239,7 +295,7 @@ TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte i
         const Ran ran = run(options);
         CAPTURE(ran.err);
         CHECK(ran.code == exit_usage);
-        CHECK(ran.out.empty());  // the listing has the hashes: it comes after the read
+        CHECK(ran.out.empty());  // the listing includes the hashes, so it comes after the read
         CHECK(ran.err.find("--hashes") != std::string::npos);
         CHECK(ran.err.find(why) != std::string::npos);
     };
@@ -249,7 +305,7 @@ TEST_CASE("inspect --hashes: a place for no hash file is refused before a byte i
     write_file(dir / "other", "something else");
     refused(dir / "other", "not a hash file");
     CHECK(read_file(dir / "other") == "something else");
-    write_file(dir / "empty", "");  // of mktemp
+    write_file(dir / "empty", "");  // as mktemp makes it
     fs::create_symlink("empty", dir / "link");
     options.hash_file = dir / "link";
     CHECK(run(options).code == exit_ok);
@@ -267,7 +323,7 @@ TEST_CASE(
         REQUIRE(file);
         files.push_back(std::move(*file));
     }
-    fs::resize_file(folder / "two", (5 << 20) + 7);  // gone under our hands
+    fs::resize_file(folder / "two", (5 << 20) + 7);  // truncated after it was opened
     const auto run = hash_shards(files, {IoEngine::threads}, never_stop);
     REQUIRE(run);
     CHECK(!run->shards[0].error);

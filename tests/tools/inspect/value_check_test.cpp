@@ -31,18 +31,18 @@ std::vector<Damage> every_kind() {
         {"layers.2.ffn.shared_experts.w1.scale", 7, "\xff", "element 7 is scale byte 255 (NaN)"},
         {"layers.2.ffn.experts.5.w2.scale", 0, "\xff", "element 0 is scale byte 255 (NaN)"},
         {"layers.2.ffn.experts.6.w1.scale", 2, "\xfe",
-         "element 2 is scale byte 254 (2^127), far above that of any weight"},
+         "element 2 is scale byte 254 (2^127), far above any real weight's"},
         {"layers.3.attn.wq_b.weight", 1001, "\x7f", "element 1001 is a NaN code"},
         {"norm.weight", 3, nan16, "element 3 is not finite"},
         {"layers.1.ffn_norm.weight", 0, infinite16, "element 0 is not finite"},
         {"layers.0.hc_attn_base", 1, nan32, "element 1 is not finite"}};
 }
 
-// Lines about a checkpoint whose bytes go by in pieces of `size`.
+// The lines about a checkpoint whose bytes are passed in pieces of `size`.
 std::vector<std::string> lines(const Checkpoint& checkpoint, const std::vector<std::string>& shards,
                                size_t size) {
     ValueCheck check(checkpoint);
-    for (uint32_t shard = 0; shard < shards.size(); shard++) {
+    for (uint32_t shard = 0; shard < shards.size(); ++shard) {
         const auto* data = reinterpret_cast<const std::byte*>(shards[shard].data());
         for (size_t at = 0; at < shards[shard].size(); at += size) {
             check.look(shard, at, {data + at, std::min(size, shards[shard].size() - at)});
@@ -53,7 +53,7 @@ std::vector<std::string> lines(const Checkpoint& checkpoint, const std::vector<s
 
 }  // namespace
 
-TEST_CASE("values that cannot be weights are found, however their bytes come") {
+TEST_CASE("values that cannot be weights are found, however their bytes are cut") {
     auto opened = open_folder(tiny);
     REQUIRE(opened);
     std::vector<std::string> shards;
@@ -77,7 +77,7 @@ TEST_CASE("values that cannot be weights are found, however their bytes come") {
     }
 }
 
-TEST_CASE("inspect --check refuses what no run would take") {
+TEST_CASE("inspect --check refuses values that every run would refuse") {
     Copy copy;
     InspectOptions options;
     options.checkpoint.locations = {copy.folder.string()};
@@ -95,7 +95,7 @@ TEST_CASE("inspect --check refuses what no run would take") {
         copy.damage(shard.filename().string(), bytes);
         CHECK(run_inspect(options) == 3);
     }
-    bytes[tensor->offset] = '\x8f';  // 2^16: absurd, and no more than that
+    bytes[tensor->offset] = '\x8f';  // 2^16: unlikely, but allowed
     copy.damage(shard.filename().string(), bytes);
     CHECK(run_inspect(options) == 0);
 }

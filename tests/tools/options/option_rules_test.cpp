@@ -34,14 +34,14 @@ TEST_CASE("verify: a flag that only an answer can use is refused by name") {
         CAPTURE(message);
         CHECK(message.starts_with("--verify: "));
         CHECK(contains(message, flag));
-        CHECK(contains(message, "a trace says what is asked"));
+        CHECK(contains(message, "the trace says what is asked"));
     }
     for (const char* flag : {"--ignore-eos", "--show-reasoning"}) {
         CHECK(contains(s.bad({"m", "--verify", "t", flag}), flag));
     }
     for (const char* flag : {"--json", "--stats", "--show-timings", "--no-stream"}) {
         CHECK(contains(s.bad({"m", "--verify", "t", flag}),
-                       cat(flag, " does not go with it; its report is one line a trace")));
+                       cat(flag, " cannot be combined with it; its report is one line per trace")));
     }
     CHECK(contains(s.bad({"m", "--verify", "t", "--messages", "x"}), "--messages"));
 }

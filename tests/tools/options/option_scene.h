@@ -29,7 +29,7 @@ struct Scene {
     }
     Result<Invocation> parse(std::vector<std::string> arguments) {
         bool command = false;
-        for (const char* name : {"record", "inspect", "simulate", "bench", "plan"})
+        for (const char* name : {"record", "inspect", "simulate", "bench", "plan", "selftest"})
             command = command || (!arguments.empty() && arguments.front() == name);
         arguments.insert(arguments.begin() + command, {"--config", config});
         return parse_options(arguments, fake_environment);

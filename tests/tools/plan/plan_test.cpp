@@ -1,5 +1,5 @@
-// `sluice plan`: what it says of memory is what the engine does, and its arithmetic is what the
-// header promises.
+// `sluice plan`: its memory placement is the engine's, and its forecasts follow the formulas of
+// plan_forecast.h.
 #include "tools/plan.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::vector<BudgetLine>& placement) {
     return out;
 }
 
-// The released shape on a card of this size that is not there; scratch as a card might say.
+// The released shape on an assumed GPU of this size, with an assumed scratch size.
 struct Flash {
     std::unique_ptr<PlanModel> model;
     EngineOptions options;
@@ -49,10 +49,10 @@ struct Flash {
         REQUIRE_MESSAGE(made, (made ? "" : made.error().message));
         plan = std::move(*made);
         rates.drive = {8.8e9, 8.8e9, Origin::given};
-        rates.cpu = assumed_card();
+        rates.cpu = assumed_gpu();
         rates.cpu.dense_bytes_s = rates.cpu.head_bytes_s = rates.cpu.expert_bytes_s = 40e9;
         if (vram == 0) return;
-        rates.gpu = assumed_card();
+        rates.gpu = assumed_gpu();
         rates.link = {28.6e9, Origin::given};
     }
 };
@@ -68,7 +68,7 @@ TEST_CASE("the plan's placement is the engine's, line by line") {
     cases[3].ram = 40u << 20;
     cases[4] = test::model_options("dsv41-rand-a");
     cases[4].tuning.in_flight_max = 3;
-    cases[5].chunk = 64, cases[5].cache_slots = 100;  // chunks that wait for each other
+    cases[5].chunk = 64, cases[5].cache_slots = 100;  // chunk groups
     for (size_t i = 0; i < cases.size(); i++) {
         CAPTURE(i);
         const auto engine = test::load_engine(cases[i]);
@@ -85,7 +85,7 @@ TEST_CASE("the plan's placement is the engine's, line by line") {
     }
 }
 
-TEST_CASE("the plan refuses what the engine refuses, in the same words") {
+TEST_CASE("the plan refuses what the engine refuses, with the same message") {
     EngineOptions options = test::model_options("dsv41-tiny");
     options.ram = 1u << 20;
     Options plan;
@@ -98,13 +98,13 @@ TEST_CASE("the plan refuses what the engine refuses, in the same words") {
     CHECK(refused.error().code == engine.error().code);
 }
 
-TEST_CASE("bytes by class: the release's, from its shape alone") {
+TEST_CASE("bytes per class of the released model, from its shape alone") {
     auto read = model_to_plan({}, "deepseek-v4.1-flash");
     REQUIRE(read);
     const PlanModel& m = **read;
     uint64_t dense = 0, head = 0;
-    for (const PlannedClass& c : m.classes) {
-        if (c.home == Home::dense) (c.what == "head" ? head : dense) += c.bytes;
+    for (const TensorClass& c : m.classes) {
+        if (c.home == Home::dense) (c.name == "head" ? head : dense) += c.bytes;
     }
     // The published 7,199,094,208 without the routers' biases for images, which are not loaded.
     CHECK(dense == 7199094208 - 40 * 384 * 4);
@@ -115,16 +115,16 @@ TEST_CASE("bytes by class: the release's, from its shape alone") {
     CHECK(m.token_experts() == 240);
     CHECK(m.slot_bytes >= m.expert_bytes);
     CHECK(m.slot_bytes <= m.expert_bytes + 2 * 4096);
-    for (const PlannedClass& c : m.classes) {
-        if (c.what == "engram tables") CHECK(c.bytes == (384006168ull + 384016682) * 264);
+    for (const TensorClass& c : m.classes) {
+        if (c.name == "Engram tables") CHECK(c.bytes == (384006168ull + 384016682) * 264);
     }
 }
 
-TEST_CASE("the classes of a checkpoint are all of its bytes") {
+TEST_CASE("the classes of a checkpoint add up to all its bytes") {
     auto read = model_to_plan(test::model_options("dsv41-tiny"), "");
     REQUIRE(read);
     uint64_t classes = 0, tensors = 0;
-    for (const PlannedClass& c : (*read)->classes) classes += c.bytes;
+    for (const TensorClass& c : (*read)->classes) classes += c.bytes;
     for (const Tensor& tensor : (*read)->loaded.runtime.checkpoint.tensors())
         tensors += tensor.bytes;
     CHECK(classes == tensors);
@@ -133,14 +133,14 @@ TEST_CASE("the classes of a checkpoint are all of its bytes") {
     CHECK(shards == (*read)->loaded.runtime.checkpoint.shards().size());
 }
 
-TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
+TEST_CASE("an 8 GB GPU and a drive of 8.8 GB/s: the known limits") {
     const Flash f(7838315315, 32 * gib);
     uint64_t vram = 0, ram = 0;
     for (const BudgetLine& one : f.plan.placement) (one.device == "vram" ? vram : ram) += one.bytes;
     CHECK(vram <= 7838315315);
     CHECK(ram <= 32 * gib);
     CHECK(f.plan.head_on_host);
-    // The largest prompt chunk that fits: a prompt's experts are read once a chunk.
+    // The largest prompt chunk that fits, since a prompt's experts are read once per chunk.
     CHECK(f.plan.shape.chunk >= 2048);
     const WorkspaceShape larger =
         WorkspaceShape::plan(f.model->config(), f.plan.shape.chunk + 64, f.plan.shape.context);
@@ -150,7 +150,7 @@ TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
           7838315315);
 
     const Forecast cold = forecast_decode(*f.model, f.plan, f.rates, Warmth::cold);
-    CHECK(std::string(cold.terms.binds()) == "drive");
+    CHECK(std::string(cold.terms.bottleneck()) == "drive");
     CHECK(cold.terms.drive == doctest::Approx(240 * 18808832.0 / 8.8e9).epsilon(0.001));
     CHECK(cold.limit_tok_s() == doctest::Approx(1.95).epsilon(0.005));
     CHECK(cold.terms.link == doctest::Approx(240 * 18800640.0 / 28.6e9));
@@ -163,7 +163,7 @@ TEST_CASE("an 8 GB card on a drive of 8.8 GB/s: the known limits") {
     CHECK(skewed.limit_tok_s() > even.limit_tok_s());
 }
 
-TEST_CASE("a prompt of several chunks reads once what the cache keeps of a layer") {
+TEST_CASE("a chunk group reads once what the cache keeps of a layer") {
     const auto reads = [](const Flash& f, int32_t tokens) {
         const Forecast prompt = forecast_prompt(*f.model, f.plan, f.rates, Warmth::cold, tokens);
         const double chunks = std::ceil(double(tokens) / f.plan.shape.chunk);
@@ -183,14 +183,14 @@ TEST_CASE("a prompt of several chunks reads once what the cache keeps of a layer
     CHECK(store / 8192 < 45000);
     CHECK(reads(f, 4096) == doctest::Approx(1).epsilon(0.02));
     CHECK(reads(f, 8192) == doctest::Approx(1).epsilon(0.02));
-    // A longer context than RAM keeps: several turns.
+    // A longer context than RAM can hold takes several groups.
     const Flash wide(7838315315, 16 * gib, {}, 65536);
     CHECK(wide.plan.chunk_group_tokens > 3 * wide.plan.shape.chunk);
     CHECK(wide.plan.chunk_group_tokens % wide.plan.shape.chunk == 0);
     CHECK(wide.plan.chunk_group_tokens < 60000);
-    const double turns = std::ceil(60000.0 / wide.plan.chunk_group_tokens);
-    CHECK(reads(wide, 60000) == doctest::Approx(turns).epsilon(0.05));
-    // Less than a layer stays, nothing does.
+    const double groups = std::ceil(60000.0 / wide.plan.chunk_group_tokens);
+    CHECK(reads(wide, 60000) == doctest::Approx(groups).epsilon(0.05));
+    // A cache smaller than a layer keeps less; without a cache nothing is kept.
     const Flash less(7838315315, 32 * gib, 250);
     CHECK(reads(less, 4096) == doctest::Approx(1 + 134 / 384.0).epsilon(0.02));
     const Flash off(7838315315, 32 * gib, 0);
@@ -198,25 +198,27 @@ TEST_CASE("a prompt of several chunks reads once what the cache keeps of a layer
     CHECK(reads(off, 4096) == doctest::Approx(2).epsilon(0.02));
 }
 
-TEST_CASE("what binds is the longest of the terms") {
+TEST_CASE("the bottleneck is the longest of the terms") {
     Flash f(7838315315, 32 * gib);
     f.rates.link = {2e9, Origin::given};
-    CHECK(std::string(forecast_decode(*f.model, f.plan, f.rates, Warmth::cold).terms.binds()) ==
-          "link");
+    CHECK(
+        std::string(forecast_decode(*f.model, f.plan, f.rates, Warmth::cold).terms.bottleneck()) ==
+        "link");
     f.rates.link = {28.6e9, Origin::given};
     f.rates.gpu->dense_bytes_s = 1e9;
-    CHECK(std::string(forecast_decode(*f.model, f.plan, f.rates, Warmth::cold).terms.binds()) ==
-          "gpu");
+    CHECK(
+        std::string(forecast_decode(*f.model, f.plan, f.rates, Warmth::cold).terms.bottleneck()) ==
+        "gpu");
     Flash cpu(0, 64 * gib);
     cpu.rates.cpu.dense_bytes_s = 1e9;
     const Forecast slow = forecast_decode(*cpu.model, cpu.plan, cpu.rates, Warmth::cold);
-    CHECK(std::string(slow.terms.binds()) == "cpu");
+    CHECK(std::string(slow.terms.bottleneck()) == "cpu");
     CHECK(slow.terms.link == 0);
     CHECK(slow.terms.gpu == 0);
-    CHECK(slow.apart_tok_s() < slow.limit_tok_s());
+    CHECK(slow.serial_tok_s() < slow.limit_tok_s());
 }
 
-TEST_CASE("the report: every part in text and JSON") {
+TEST_CASE("the report has every part in text and JSON") {
     Options options;
     options.engine = test::model_options("dsv41-tiny");
     options.engine.context = 8192;
@@ -224,8 +226,8 @@ TEST_CASE("the report: every part in text and JSON") {
     auto plan = make_plan(options);
     REQUIRE(plan);
     const std::string text = plan_text(*plan);
-    for (const char* part : {"routed experts", "placement", "drives", "rates", "given", "decode",
-                             "warm, even", " 4096 tokens", "binds"}) {
+    for (const char* part : {"routed experts", "placement", "drives", "speed of each part", "given",
+                             "decode", "warm, even", " 4096 tokens", "bottleneck"}) {
         CAPTURE(part);
         CHECK(text.find(part) != std::string::npos);
     }
@@ -237,5 +239,5 @@ TEST_CASE("the report: every part in text and JSON") {
     CHECK((*json)["rates"]["drive"]["origin"].string().value() == "given");
     CHECK((*json)["placement"].size() == plan->plan.placement.size());
     CHECK((*json)["files"].boolean().value());
-    for (const Forecast& f : plan->decode) CHECK(f.limit_tok_s() > f.apart_tok_s());
+    for (const Forecast& f : plan->decode) CHECK(f.limit_tok_s() > f.serial_tok_s());
 }

@@ -1,18 +1,13 @@
-#include <algorithm>
-#include <array>
-
 #include "cache/predictor.h"
-#include "io/text.h"
+
+#include <algorithm>
+
+#include "cache/named_kinds.h"
 
 namespace sluice {
 namespace {
 
-class None final : public Predictor {
- public:
-    explicit None(int32_t) {}
-    void predict(const RouteStep&, size_t, std::vector<int32_t>& out) override { out.clear(); }
-};
-
+// Trusts next_guesses.
 class Router final : public Predictor {
  public:
     explicit Router(int32_t) {}
@@ -22,6 +17,7 @@ class Router final : public Predictor {
     }
 };
 
+// What the next layer chose for the last token.
 class Repeat final : public Predictor {
  public:
     explicit Repeat(int32_t layers) : last_(static_cast<size_t>(layers)) {}
@@ -39,37 +35,26 @@ class Repeat final : public Predictor {
     std::vector<std::vector<int32_t>> last_;  // [layers]: what each chose when last routed
 };
 
-template <class Kind>
-std::unique_ptr<Predictor> make(int32_t layers) {
-    return std::make_unique<Kind>(layers);
-}
-
-struct PredictorKind {
-    const char* name;
-    std::unique_ptr<Predictor> (*make)(int32_t layers);
+class None final : public Predictor {
+ public:
+    explicit None(int32_t) {}
+    void predict(const RouteStep&, size_t, std::vector<int32_t>& out) override { out.clear(); }
 };
-constexpr std::array<PredictorKind, 3> kinds = {{
-    {"router", make<Router>},
-    {"repeat", make<Repeat>},
-    {"none", make<None>},
-}};
+
+constexpr NamedKind<Predictor, int32_t> kinds[] = {
+    {"router", make_kind<Router>},
+    {"repeat", make_kind<Repeat>},
+    {"none", make_kind<None>},
+};
 
 }  // namespace
 
 Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name, int32_t layers) {
-    std::string known;
-    for (const PredictorKind& kind : kinds) {
-        if (name == kind.name) return kind.make(layers);
-        known += cat(known.empty() ? "" : ", ", kind.name);
-    }
-    return fail(Code::usage, cat("unknown predictor '", printable(name), "'; known: ", known));
+    return make_named(kinds, "predictor", name, layers);
 }
 
 std::vector<std::string> predictor_names() {
-    std::vector<std::string> names;
-    names.reserve(kinds.size());
-    for (const PredictorKind& kind : kinds) names.emplace_back(kind.name);
-    return names;
+    return names_of(kinds);
 }
 
 }  // namespace sluice

@@ -1,37 +1,40 @@
-// PrefetchGovernor: how many guesses to follow, found out by trying, at a bounded price.
+#include "cache/prefetch_governor.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
-#include "cache/predictor.h"
 #include "io/checkpoint/expert_reader.h"
 
 namespace sluice {
 namespace {
 
 constexpr uint32_t guesses_max = PrefetchGovernor::guesses_max;
-constexpr uint32_t known_min = 4;       // tokens without guesses before anything else
-constexpr uint32_t looks_min = 2;       // tokens whose guesses are judged before any is followed
-constexpr uint32_t trial_min = 3;       // tokens before a trial is judged,
-constexpr uint32_t trial_max = 8;       // and by when it must have won
-constexpr uint32_t refresh_every = 24;  // tokens; then one without guesses, to compare with
-constexpr uint32_t judge_every = 8;     // tokens; then also layers that follow none make guesses
-constexpr uint32_t rest_min = 8;        // tokens between two trials, doubled while nothing changes
-constexpr uint32_t rest_won = 2;        // the same after the first one that won
+// In tokens.
+constexpr uint32_t known_min = 4;       // without guesses, before anything else
+constexpr uint32_t looks_min = 2;       // with guesses only judged, before any is prefetched
+constexpr uint32_t trial_min = 3;       // before a trial is judged
+constexpr uint32_t trial_max = 8;       // until a trial must have won
+constexpr uint32_t refresh_every = 24;  // then one without guesses, to compare with
+constexpr uint32_t judge_every = 8;     // then layers that prefetch nothing make guesses, too
+constexpr uint32_t rest_min = 8;        // between two trials, doubled while nothing changes
+constexpr uint32_t rest_won = 2;        // the same after the first trial that won
 constexpr uint32_t rest_max = 1024;
-constexpr uint32_t look_rest_max = 256;  // the same for judging guesses alone
-constexpr uint32_t memory = 8;           // tokens a setting's gain is averaged over
-constexpr double forgetting = 0.95;      // of what a token without guesses takes, a token
-constexpr double gain_min = 0.01;        // of a token's time, for guesses to be worth it
-constexpr double step_min = 0.005;       // the same for one guess more than now
-constexpr double price_share = 0.003;    // of all time may be spent on trials,
-constexpr double price_tokens = 0.1;     // and so many tokens at the beginning
-constexpr double nearly = 0.9;
-constexpr double precision_min = 0.1;
-constexpr double precision_rate = 0.05;
+constexpr uint32_t look_rest_max = 256;  // the same between tokens whose guesses are only judged
+constexpr uint32_t memory = 8;           // over which a setting's gain is averaged
+constexpr double price_tokens = 0.1;     // time for trials that a run starts with
 
-// Exponentially forgetting mean and variance of what is nearly constant.
+// As shares.
+constexpr double forgetting = 0.95;      // weight of an older token, for each newer one
+constexpr double gain_min = 0.01;        // of a token's time, to make guesses worth it
+constexpr double step_min = 0.005;       // the same for one guess more than now
+constexpr double price_share = 0.003;    // of all time, for trials
+constexpr double nearly = 0.9;           // of the largest promised gain
+constexpr double precision_min = 0.1;    // of right guesses, to prefetch one of this rank
+constexpr double precision_rate = 0.05;  // weight of the newest guess
+
+// Moving mean and variance of something nearly constant.
 struct Mean {
     uint32_t count = 0;
     double mean = 0, variance = 0;
@@ -49,7 +52,7 @@ struct Mean {
 class Line {
  public:
     void add(double x, double y) {
-        if (known()) {  // a hiccup of the machine is no news
+        if (known()) {  // limits the weight of a single disturbance
             const double expected = at(x);
             y = std::clamp(y, expected / 2, expected * 2);
             residual_.add((y - expected) / expected, 32);
@@ -66,7 +69,7 @@ class Line {
         const double slope = std::max(0.0, (xy_ / w_ - mean_x * mean_y) / spread);
         return std::max(mean_y + slope * (x - mean_x), mean_y / 50);
     }
-    // Whether so much to read is unlike what was seen.
+    // Whether no token seen so far had about so much to read.
     bool strange(double x) const {
         const double mean_x = x_ / w_;
         return x < mean_x / 2 || x > 2 * mean_x + 1;
@@ -95,9 +98,9 @@ struct PrefetchGovernor::Impl {
           piece(its_piece),
           precision(static_cast<size_t>(layers)) {}
 
-    // What following the guess of this rank may gain and lose, in seconds: a right one gains the
-    // part of its read for which the drive was idle, a wrong one delays by what the drive has been
-    // given beyond that.
+    // Expected gain of prefetching the guess of this rank, in seconds. A right guess gains the part
+    // of its read for which the drive was idle; a wrong one delays by what the drive has been given
+    // beyond that.
     double worth(const Mean& right, uint32_t rank) const {
         const double hidden = std::clamp(idle.mean - rank * read.mean, 0.0, read.mean);
         if (hidden <= 0) return 0;
@@ -113,7 +116,7 @@ struct PrefetchGovernor::Impl {
         }
         return count;
     }
-    // Expected gain of following up to `limit` a layer, as a share of a token.
+    // Expected gain of prefetching up to `limit` guesses per layer, as a share of a token's time.
     double promised(uint32_t limit) const {
         double sum = 0;
         for (size_t layer = 0; layer < precision.size(); ++layer) {
@@ -125,7 +128,7 @@ struct PrefetchGovernor::Impl {
         return std::min(sum, wait.mean) / std::max(seconds.mean, 1e-12);
     }
 
-    // The fewest that promise nearly as much as any.
+    // The fewest guesses per layer that promise nearly the largest gain.
     uint32_t promising() const {
         uint32_t count = 1;
         while (count < most && promised(count) < nearly * promised(most)) ++count;
@@ -138,11 +141,11 @@ struct PrefetchGovernor::Impl {
     void settle(uint32_t guesses);
     void end_trial(bool won);
     void plan();
-    // Whether what trials have cost, and another token would, is within their price.
+    // Whether the trials so far and one more at `cost` seconds stay within their allowance.
     bool may_try(double cost = 0) const {
         return spent + cost <= price_share * total + price_tokens * seconds.mean;
     }
-    // Of a token that follows so many, from the last time.
+    // What a token with so many guesses is expected to lose, from the last time they were tried.
     double cost_of(uint32_t guesses) const {
         return std::max(0.0, -gain[guesses].mean) * seconds.mean;
     }
@@ -151,25 +154,26 @@ struct PrefetchGovernor::Impl {
     const double piece;
     std::vector<std::array<Mean, guesses_max>> precision;  // [layers][rank]
 
-    // Without guesses.
+    // Of tokens without guesses.
     Line line;
-    Mean seconds, wait, idle, read;  // of a token; idle a layer, read an expert
+    Mean seconds, wait;  // per token
+    Mean idle, read;     // per layer, per expert
 
-    std::array<Mean, guesses_max + 1> gain;  // of a setting, shares of a token's time
-    double spent = 0, total = 0;             // seconds lost to guesses in all; of all tokens
+    std::array<Mean, guesses_max + 1> gain;  // per setting, as shares of a token's time
+    double spent = 0, total = 0;             // seconds: lost to guesses; of all tokens
 
     Mode mode = Mode::off;
-    uint32_t active = 0;     // guesses of the token that runs
-    uint32_t setting = 0;    // what has proved itself
-    uint32_t candidate = 0;  // on trial; as setting: none is
+    uint32_t active = 0;     // guesses per layer of the current token
+    uint32_t setting = 0;    // the one that has proved itself
+    uint32_t candidate = 0;  // on trial; equal to `setting`: no trial
     bool up = true;          // the next trial's direction
     uint32_t looks = 0, look_rested = 0, look_rest = rest_min;
     uint32_t rested = rest_min, rest = rest_min;
     uint64_t tokens = 0, times_off = 0;
-    bool strange = false;  // the last token was unlike those without guesses
+    bool strange = false;  // the last token read far more or less than those without guesses
 };
 
-// Every token tells something: one without guesses what is normal, any other what it gained.
+// A token without guesses shows what is normal, any other what its guesses gained.
 void PrefetchGovernor::Impl::measure(const Token& token) {
     const auto misses = static_cast<double>(token.misses);
     total += token.seconds;
@@ -184,7 +188,7 @@ void PrefetchGovernor::Impl::measure(const Token& token) {
         return;
     }
     const double expected = line.at(misses);
-    // So that an old win does not pay for long losses.
+    // Limited, so that an early gain does not pay for long losses.
     spent = std::max(spent + token.seconds - expected, -price_share * total);
     if (mode == Mode::follow && expected > 0) {
         const double share = (expected - token.seconds) / expected;
@@ -199,7 +203,7 @@ void PrefetchGovernor::Impl::settle(uint32_t guesses) {
 }
 
 void PrefetchGovernor::Impl::end_trial(bool won) {
-    // After a first win there is soon a look at more.
+    // After the first win the next trial comes soon.
     rest = !won ? std::clamp(2 * rest, rest_min, rest_max) : setting == 0 ? rest_won : rest_min;
     up = won ? up : !up;
     settle(won ? candidate : setting);
@@ -207,7 +211,7 @@ void PrefetchGovernor::Impl::end_trial(bool won) {
 
 void PrefetchGovernor::Impl::judge_trial() {
     const Mean& tried = gain[candidate];
-    // A loss that no noise explains is not looked at twice.
+    // A loss larger than noise ends the trial at once.
     if (tried.mean < -gain_min - 2 * line.spread()) return end_trial(false);
     if (tried.count < trial_min && may_try()) return;
     const double unsure = 2 * std::hypot(tried.error(), line.spread() / std::sqrt(tried.count));
@@ -228,14 +232,14 @@ void PrefetchGovernor::Impl::judge() {
     }
 }
 
-// What the next token does.
+// Decides what the next token does.
 void PrefetchGovernor::Impl::plan() {
     mode = Mode::off;
     active = 0;
     if (most == 0 || !line.known()) return;
     ++rested, ++look_rested;
     if (candidate == setting && rested >= rest) {
-        // One at first, in case that they lose in a way that nothing foretells.
+        // One guess at first, in case of losses that nothing predicts.
         const uint32_t above = setting == 0 ? 1 : std::max(setting + 1, promising());
         uint32_t next = std::min(up || setting == 0 ? above : setting - 1, most);
         if (next == 0) next = std::min(above, most);

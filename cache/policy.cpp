@@ -1,10 +1,10 @@
+#include "cache/policy.h"
+
 #include <algorithm>
-#include <array>
 #include <cassert>
 
-#include "cache/policy.h"
+#include "cache/named_kinds.h"
 #include "cache/recency.h"
-#include "io/text.h"
 
 namespace sluice {
 namespace {
@@ -37,9 +37,9 @@ class Lru final : public Policy {
     SlotLists order_;
 };
 
-// LRU whose victim is drawn among the oldest 8 % instead of being the very oldest. A request that
-// repeats just above the cache's size makes LRU throw out each expert right before it is wanted;
-// the draw lets most of the old ones live until their turn.
+// LRU that draws its victim among the oldest 8 % instead of taking the oldest. If the same experts
+// come round and are just too many for the cache, LRU evicts each of them right before it is
+// needed; the draw keeps most of them until their turn.
 class AgingLru final : public Policy {
  public:
     explicit AgingLru(const PolicyOptions& options) : ages_(options.slots), seed_(options.seed) {}
@@ -59,7 +59,7 @@ class AgingLru final : public Policy {
         const uint32_t oldest = std::max<uint32_t>(1, count * oldest_percent / 100);
         const uint64_t drawn = mixed(mixed(seed_ ^ mixed(clock_)) + draw_++);
         const auto first = static_cast<uint32_t>(drawn % oldest);
-        for (uint32_t i = 0; i < count; ++i) {  // past those in use, towards the younger ones
+        for (uint32_t i = 0; i < count; ++i) {  // passes those in use, towards younger ones
             const uint32_t slot = ages_.at((first + i) % count);
             if (evictable(slot)) return slot;
         }
@@ -74,9 +74,9 @@ class AgingLru final : public Policy {
     uint64_t draw_ = 0;
 };
 
-// Least frequently used with dynamic aging: an entry's worth is its uses plus the worth of the last
-// victim when it was last used, so old fame fades without anybody walking over the entries. Equal
-// worth: the least recent one goes.
+// Least frequently used with dynamic aging: an entry's worth is its uses plus the worth that the
+// last victim had when the entry was last used, so entries age without a pass over all of them.
+// Between equals the least recently used one is evicted.
 class Lfu final : public Policy {
  public:
     explicit Lfu(const PolicyOptions& options)
@@ -166,8 +166,8 @@ class Lfu final : public Policy {
     uint64_t sequence_ = 0;
 };
 
-// Segmented LRU: an expert must be used twice to be protected (80 % of the slots), so that a run
-// of experts seen once cannot empty the cache.
+// Segmented LRU: an expert is protected once it was used twice (at most 80 % of the slots), so a
+// series of experts used once cannot empty the cache.
 class Slru final : public Policy {
  public:
     explicit Slru(const PolicyOptions& options)
@@ -201,7 +201,7 @@ class Slru final : public Policy {
     uint32_t protected_max_;
 };
 
-// One LRU a layer, each with its share of the slots: layers cannot starve each other.
+// One LRU per layer, each with its share of the slots, so that no layer displaces another.
 class LayerLru final : public Policy {
  public:
     explicit LayerLru(const PolicyOptions& options)
@@ -223,7 +223,7 @@ class LayerLru final : public Policy {
             const int64_t slot = order_.oldest(own, evictable);
             if (slot >= 0) return slot;
         }
-        // The oldest of the layers above their share; where none may go, the oldest of all.
+        // The oldest in layers above their share; if none of those may go, the oldest of all.
         const int64_t slot = oldest_of_layers(evictable, true);
         return slot >= 0 ? slot : oldest_of_layers(evictable, false);
     }
@@ -255,40 +255,23 @@ class LayerLru final : public Policy {
     uint64_t sequence_ = 0;
 };
 
-template <class Kind>
-std::unique_ptr<Policy> make(const PolicyOptions& options) {
-    return std::make_unique<Kind>(options);
-}
-
-struct PolicyKind {
-    const char* name;
-    std::unique_ptr<Policy> (*make)(const PolicyOptions& options);
+constexpr NamedKind<Policy, PolicyOptions> kinds[] = {
+    {"aging-lru", make_kind<AgingLru>},
+    {"lru", make_kind<Lru>},
+    {"lfu", make_kind<Lfu>},
+    {"slru", make_kind<Slru>},
+    {"layer-lru", make_kind<LayerLru>},
 };
-constexpr std::array<PolicyKind, 5> kinds = {{
-    {"aging-lru", make<AgingLru>},
-    {"lru", make<Lru>},
-    {"lfu", make<Lfu>},
-    {"slru", make<Slru>},
-    {"layer-lru", make<LayerLru>},
-}};
 
 }  // namespace
 
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
     assert(options.layers > 0);
-    std::string known;
-    for (const PolicyKind& kind : kinds) {
-        if (name == kind.name) return kind.make(options);
-        known += cat(known.empty() ? "" : ", ", kind.name);
-    }
-    return fail(Code::usage, cat("unknown cache policy '", printable(name), "'; known: ", known));
+    return make_named(kinds, "cache policy", name, options);
 }
 
 std::vector<std::string> policy_names() {
-    std::vector<std::string> names;
-    names.reserve(kinds.size());
-    for (const PolicyKind& kind : kinds) names.emplace_back(kind.name);
-    return names;
+    return names_of(kinds);
 }
 
 }  // namespace sluice

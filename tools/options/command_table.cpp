@@ -1,0 +1,55 @@
+#include "tools/options/command_table.h"
+
+#include <string>
+
+namespace sluice {
+
+namespace {
+
+// In the order of Command.
+constexpr CommandSpec table[] = {
+    {Command::answer, "", "MODEL", "chat in the terminal, or answer once",
+     "Runs a mixture-of-experts model that is larger than memory, from unmodified safetensors\n"
+     "files. MODEL is a folder, or an id such as org/name in the Hugging Face cache."},
+    {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a reference trace",
+     "Answers greedily and writes the tokens and the best logits of each step as a trace, which\n"
+     "`sluice MODEL --verify` compares with another run."},
+    {Command::inspect, "inspect", "MODEL", "list tensors and sizes, check the files",
+     "Lists the tensors of a checkpoint by class, with their sizes, and checks its headers;\n"
+     "--check reads every byte."},
+    {Command::simulate, "simulate", "ROUTES...", "replay recorded routes through cache policies",
+     "Replays routes that --record-routes wrote through eviction policies and predictors, and\n"
+     "shows the hit rate of each."},
+    {Command::bench, "bench", "MODEL", "measure decode, prefill, kernels and drives",
+     "Measures decode, prefill, expert kernels and drives, each beside the limit it could reach."},
+    {Command::plan, "plan", "MODEL",
+     "estimate memory use, speed and the bottleneck without running",
+     "Estimates memory use, speed and the bottleneck without running the model: from its config\n"
+     "and headers, and from rates that are given, measured in a few seconds, or assumed."},
+    {Command::selftest, "selftest", "", "check the GPU's kernels against the reference",
+     "Compares the values of every kernel of the device with those of the plain reference."},
+};
+
+}  // namespace
+
+std::span<const CommandSpec> command_table() {
+    return table;
+}
+
+const CommandSpec& command_spec(Command command) {
+    return table[static_cast<size_t>(command)];
+}
+
+const CommandSpec* find_command(std::string_view name) {
+    for (const CommandSpec& spec : table) {
+        if (!name.empty() && name == spec.name) return &spec;
+    }
+    return nullptr;
+}
+
+std::string command_title(Command command) {
+    const std::string_view name = command_spec(command).name;
+    return name.empty() ? "sluice" : "sluice " + std::string(name);
+}
+
+}  // namespace sluice
