@@ -14,7 +14,7 @@ TEST_CASE("XXH3 of known inputs") {
     CHECK(checksum_text(1) == "0000000000000001");
 }
 
-TEST_CASE("pieces give the checksum of the whole") {
+TEST_CASE("pieces have the same checksum as the whole") {
     const std::string bytes = random_bytes(100'000, 1);
     Checksum streaming;
     CHECK(streaming.value() == checksum("", 0));

@@ -46,7 +46,7 @@ Error failure(const std::filesystem::path& path, Access access = Access::direct)
     return file.error();
 }
 
-// Whether the tests' folder has direct reads at all: most tests want to see them.
+// Whether direct reads work in the tests' folder.
 bool direct_here() {
     const TempFolder folder = TempFolder::on_drive();
     return opened(folder.write("probe", "x")).access() == Access::direct;
@@ -93,7 +93,7 @@ TEST_CASE("an aligned direct read needs no bounce buffer and may end inside a bl
     CHECK(std::memcmp(buffer->data(), content.data() + 16384, 65536) == 0);
 }
 
-TEST_CASE("a read past the end is refused before the drive is asked") {
+TEST_CASE("a read past the end is refused without reading") {
     const TempFolder folder = TempFolder::on_drive();
     const File file = opened(folder.write("data", "0123456789"));
     char to[16];
@@ -106,7 +106,7 @@ TEST_CASE("a read past the end is refused before the drive is asked") {
     }
 }
 
-TEST_CASE("a file cut after it was opened is named, with what was wanted and got") {
+TEST_CASE("a file truncated after it was opened is named, with the bytes wanted and got") {
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("data", random_bytes(100'000, 3));
     for (const Access access : {Access::direct, Access::buffered}) {
@@ -124,14 +124,14 @@ TEST_CASE("a file cut after it was opened is named, with what was wanted and got
     }
 }
 
-TEST_CASE("an empty file opens, and reads of nothing work") {
+TEST_CASE("an empty file can be opened, and reads of zero bytes work") {
     const TempFolder folder = TempFolder::on_drive();
     const File file = opened(folder.write("empty", ""));
     CHECK(file.size() == 0);
     CHECK(read_of(file, 0, 0).empty());
 }
 
-TEST_CASE("what is not a readable file says what it is") {
+TEST_CASE("a path that is not a readable file is named as what it is") {
     const TempFolder folder = TempFolder::on_drive();
     CHECK(failure(folder.path() / "absent").code == Code::not_found);
     CHECK(mentions(failure(folder.path()).message, "a folder"));
@@ -170,12 +170,12 @@ TEST_CASE("no permission and no descriptors left") {
         if (!exhausted) out += exhausted.error().message;
         return out;
     });
-    // Root's file, whose mode the child cannot change: made unreadable first.
+    // As root, the child cannot change the mode of the file, so that it stays readable.
     if (getuid() != 0) CHECK(mentions(text, "Permission denied"));
     CHECK(mentions(text, "ulimit -n"));
 }
 
-TEST_CASE("a file system that refuses direct reads, at open or only at the read") {
+TEST_CASE("a file system that refuses direct reads, when opening or only when reading") {
     if (!direct_here()) return;
     const TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(100'000, 4);
@@ -228,7 +228,7 @@ TEST_CASE("a drive that fails is named at once, not worked around") {
     CHECK(!mentions(text, "opened"));
 }
 
-TEST_CASE("interrupted for ever ends in an error") {
+TEST_CASE("endless EINTR is an error") {
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("data", "0123456789");
     const std::string text = in_child([&] {
@@ -252,7 +252,7 @@ TEST_CASE("more than 2 GiB in one read") {
         file.seekp(static_cast<std::streamoff>(size - 16));
         file << "the last 16bytes";
     }
-    // The destination is one page, mapped again and again, so that the test needs no 2 GiB.
+    // The destination is one window of memory, mapped many times, so that the test needs no 2 GiB.
     const int page = memfd_create("page", 0);
     constexpr uint64_t window = 64u << 20;
     REQUIRE(ftruncate(page, window) == 0);
@@ -271,7 +271,7 @@ TEST_CASE("more than 2 GiB in one read") {
 }
 #endif
 
-TEST_CASE("identity tells a changed file from the same") {
+TEST_CASE("identity distinguishes a changed file from an unchanged one") {
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("a", "one");
     const FileIdentity before = opened(path).identity();
@@ -287,7 +287,7 @@ TEST_CASE("identity tells a changed file from the same") {
     CHECK(changed.error().message.starts_with(path.string() + ": the file changed"));
 }
 
-TEST_CASE("an inode that was touched is told, by a new link or name it is no news") {
+TEST_CASE("a changed inode is reported, unless a new link or name explains it") {
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("a", "one"), moved = path.parent_path() / "moved";
     const auto time = std::filesystem::last_write_time(path);
@@ -295,7 +295,7 @@ TEST_CASE("an inode that was touched is told, by a new link or name it is no new
     const auto untouched = [&] {
         const auto same = file.unchanged();
         REQUIRE(same);
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));  // times have a grain
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));  // the resolution of file times
         return *same;
     };
     CHECK(untouched());
@@ -309,10 +309,10 @@ TEST_CASE("an inode that was touched is told, by a new link or name it is no new
     std::filesystem::last_write_time(path, time);
     std::filesystem::permissions(path, std::filesystem::perms::owner_read);
     CHECK(!untouched());
-    CHECK(untouched());  // told once
+    CHECK(untouched());  // reported once
 }
 
-TEST_CASE("a moved file reads on, and its source owns nothing") {
+TEST_CASE("a moved file can still be read, and its source owns nothing") {
     const TempFolder folder = TempFolder::on_drive();
     File first = opened(folder.write("data", "0123456789"));
     File second = std::move(first);

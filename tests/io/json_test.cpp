@@ -32,7 +32,7 @@ std::string refused(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("whole numbers keep all of their 64 bits") {
+TEST_CASE("whole numbers keep all 64 bits") {
     const Json json = parsed(
         R"({"a": 9007199254740993, "b": 9223372036854775807, "c": -9223372036854775808,
             "d": 6364136223846793005, "e": 0, "f": -0})");
@@ -44,7 +44,7 @@ TEST_CASE("whole numbers keep all of their 64 bits") {
     CHECK(*json["f"].integer() == 0);
 }
 
-TEST_CASE("what is not a whole number of 64 bits is refused with its path") {
+TEST_CASE("anything but a 64-bit whole number is refused with its path") {
     const Json json = parsed(
         R"({"a": {"b": [1, 3.5, 1e3, "x", null, true, 9223372036854775808, 1e19,
             18446744073709551616, [], {}, -9223372036854775809]}})");
@@ -112,7 +112,7 @@ TEST_CASE("members keep the document's order") {
     CHECK(visits == 2);
 }
 
-TEST_CASE("a part outlives the whole") {
+TEST_CASE("a part of a document outlives the document") {
     Json inner;
     {
         const Json json = parsed(R"({"a": {"b": "kept"}})");
@@ -121,7 +121,7 @@ TEST_CASE("a part outlives the whole") {
     CHECK(*inner["b"].string() == "kept");
 }
 
-TEST_CASE("errors have line and column and no raw bytes") {
+TEST_CASE("errors have line and column, and no raw bytes") {
     CHECK(mentions(refused("{\"a\":\n  xyz}"), "line 2, column 3"));
     CHECK(mentions(refused(""), "line 1, column 1: unexpected end of input"));
     CHECK(mentions(refused("[1, 2"), "expected ']'"));
@@ -164,7 +164,7 @@ TEST_CASE("errors have line and column and no raw bytes") {
     refused("[" + std::string(1'000'000, '9') + "e999]");  // nor an endless number
 }
 
-TEST_CASE("the same key twice is refused, deep inside too") {
+TEST_CASE("a duplicate key is refused at any depth") {
     const std::string message = refused("{\"o\": [{\"k\": 1,\n \"l\": 2, \"k\": 3}]}");
     CHECK(mentions(message, "duplicate key \"k\""));
     CHECK(mentions(message, "line 2"));
@@ -184,7 +184,7 @@ TEST_CASE("nesting is limited to 128 levels") {
     CHECK(mentions(refused(objects), "deeper than 128"));
 }
 
-TEST_CASE("every cut and every flipped byte of a document is refused or parsed, never worse") {
+TEST_CASE("a document cut or damaged at any byte is refused or parsed, without a crash") {
     const std::string text =
         R"({"model_type": "x", "list": [1, -2.5e3, true, null, "\u00e9"], "deep": {"k": {}}})";
     for (size_t length = 0; length < text.size(); ++length) refused(text.substr(0, length));
@@ -200,7 +200,7 @@ TEST_CASE("every cut and every flipped byte of a document is refused or parsed, 
     }
 }
 
-TEST_CASE("a large object is read in time that grows with its size") {
+TEST_CASE("parsing a large object takes time in proportion to its size") {
     std::string text = "{";
     constexpr int members = 200'000;
     for (int i = 0; i < members; ++i) text += cat(i == 0 ? "" : ",", "\"token", i, "\":", i);
@@ -218,7 +218,7 @@ TEST_CASE("the tokenizer of the test model parses") {
     CHECK(parsed(*text)["model"]["vocab"].size() > 1000);
 }
 
-TEST_CASE("json_quote gives what parse takes") {
+TEST_CASE("parse() reads back what json_quote() writes") {
     CHECK(json_quote("a\"b\\c\n\t\r\x01") == R"("a\"b\\c\n\t\r\u0001")");
     CHECK(json_quote("\xff") == "\"\xef\xbf\xbd\"");
     CHECK(json_quote("\xe2\x82") == "\"\xef\xbf\xbd\xef\xbf\xbd\"");

@@ -8,7 +8,7 @@
 
 using namespace sluice;
 
-TEST_CASE("a page buffer is aligned, zero, whole pages, and moves") {
+TEST_CASE("a page buffer is aligned, zeroed, made of whole pages, and movable") {
     auto made = PageBuffer::create(5000, "a test");
     REQUIRE(made);
     PageBuffer buffer = std::move(*made);
@@ -25,7 +25,7 @@ TEST_CASE("a page buffer is aligned, zero, whole pages, and moves") {
     CHECK(PageBuffer::create(0, "nothing")->size() == 0);
 }
 
-TEST_CASE("memory that cannot be had is an error that says what for") {
+TEST_CASE("memory that cannot be allocated is an error that names its purpose") {
     for (const size_t bytes : {std::numeric_limits<size_t>::max(), size_t{1} << 55}) {
         const auto buffer = PageBuffer::create(bytes, "expert slots");
         REQUIRE(!buffer);
@@ -52,7 +52,7 @@ TEST_CASE("an arena hands out aligned pieces until it is full") {
     CHECK(Arena().take(1) == nullptr);
 }
 
-TEST_CASE("an arena aligns addresses, wherever its memory begins") {
+TEST_CASE("an arena aligns addresses wherever its memory begins") {
     auto buffer = PageBuffer::create(page_size, "a test");
     REQUIRE(buffer);
     Arena arena(buffer->span().subspan(3));

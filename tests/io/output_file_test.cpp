@@ -21,7 +21,7 @@ bool refused(const fs::path& path, const char* why) {
 
 }  // namespace
 
-TEST_CASE("an output file: new, empty or of its kind, and nothing else is written over") {
+TEST_CASE("an output file may be new, empty or of its kind; nothing else is overwritten") {
     TempFolder dir;
     const fs::path file = dir / "t.json";
     auto fresh = output_file("--profile", file, "HEAD");
@@ -44,7 +44,7 @@ TEST_CASE("an output file: new, empty or of its kind, and nothing else is writte
     CHECK(refused(pipe, "is not a regular file"));
 }
 
-TEST_CASE("a growing file has its name when it is kept, and is gone when it is not") {
+TEST_CASE("a growing file has its final name once kept, and is removed otherwise") {
     TempFolder dir;
     const fs::path path = dir / "grown";
     write_file(path, "before");
@@ -73,7 +73,7 @@ TEST_CASE("a growing file has its name when it is kept, and is gone when it is n
     CHECK(GrowingFile::create(dir / "no" / "folder", 0644).error().code == Code::io);
 }
 
-TEST_CASE("an output file: links are followed, never replaced") {
+TEST_CASE("an output file: links are followed, not replaced") {
     TempFolder dir;
     write_file(dir / "model", "weights");
     fs::create_symlink("model", dir / "to-model");

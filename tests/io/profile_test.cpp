@@ -1,4 +1,4 @@
-// The span recorder: leaves tile the time, memory is bounded, the file is whole or not there.
+// The profile: leaves tile the time, memory is bounded, the file is complete or missing.
 #include "io/profile.h"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ Json parsed(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("leaves and groups: every moment under a leaf is in exactly one piece") {
+TEST_CASE("leaves and groups: every moment under a leaf is in exactly one span") {
     TempFolder folder;
     REQUIRE(spans::start(folder / "trace.json"));
     {
@@ -108,7 +108,7 @@ TEST_CASE("spans that overlap on a track lie in lanes of their own") {
     CHECK(reads[3].thread / 1000 != reads[0].thread / 1000);  // another drive
 }
 
-TEST_CASE("memory is bounded: what does not fit is counted") {
+TEST_CASE("memory is bounded: spans that do not fit are counted") {
     TempFolder folder;
     REQUIRE(spans::start(folder / "trace.json", 10));
     for (int i = 0; i < 25; ++i) {
@@ -121,21 +121,21 @@ TEST_CASE("memory is bounded: what does not fit is counted") {
     CHECK(trace["otherData"]["dropped"].integer().value() == 15);
 }
 
-TEST_CASE("off: nothing is recorded, and nothing written") {
+TEST_CASE("off: nothing is recorded or written") {
     TempFolder folder;
     CHECK_FALSE(spans::on());
     CHECK(spans::now() == 0);
     {
         const spans::Group group("answer");
         const spans::Leaf leaf("text");
-        REQUIRE(spans::start(folder / "trace.json"));  // what began before is not in the file
+        REQUIRE(spans::start(folder / "trace.json"));  // spans begun earlier are not in the file
     }
     REQUIRE(spans::finish());
     CHECK(events_of(parsed(folder / "trace.json")).empty());
     CHECK(spans::finish());
 }
 
-TEST_CASE("a place that no trace can be written to is refused before the run") {
+TEST_CASE("a path that no profile can be written to is refused before the run") {
     TempFolder folder;
     const auto refused = [](const std::filesystem::path& path) {
         auto begun = spans::start(path);
@@ -159,7 +159,7 @@ TEST_CASE("a place that no trace can be written to is refused before the run") {
     CHECK(written.error().code == Code::io);
 }
 
-TEST_CASE("finished from another thread while spans are added: whole spans, valid JSON") {
+TEST_CASE("finish() on another thread while spans are added: complete spans, valid JSON") {
     TempFolder folder;
     for (int round = 0; round < 20; ++round) {
         REQUIRE(spans::start(folder / "trace.json"));

@@ -8,7 +8,7 @@
 
 using namespace sluice;
 
-TEST_CASE("size_text gives three digits in binary units") {
+TEST_CASE("size_text prints three digits in binary units") {
     CHECK(size_text(0) == "0 B");
     CHECK(size_text(512) == "512 B");
     CHECK(size_text(1023) == "1023 B");
@@ -36,7 +36,7 @@ TEST_CASE("parse_size reads what people write") {
     CHECK(*parse_size("0.99999999999999999999G") < uint64_t{1} << 30);
 }
 
-TEST_CASE("parse_size refuses everything else by name") {
+TEST_CASE("parse_size refuses anything else and names it") {
     for (const char* text : {"",          " ",
                              "G",         "-1",
                              "+1",        "1 G",
@@ -56,7 +56,7 @@ TEST_CASE("parse_size refuses everything else by name") {
     CHECK(parse_size("16X").error().message.find("16X") != std::string::npos);
 }
 
-TEST_CASE("utf8_length knows valid characters alone") {
+TEST_CASE("utf8_length accepts only valid characters") {
     CHECK(utf8_length("a") == 1);
     CHECK(utf8_length("é") == 2);
     CHECK(utf8_length("€x") == 3);
@@ -70,14 +70,14 @@ TEST_CASE("utf8_length knows valid characters alone") {
     }
 }
 
-TEST_CASE("printable leaves one harmless line") {
+TEST_CASE("printable returns one harmless line") {
     CHECK(printable("model-00001.safetensors") == "model-00001.safetensors");
     CHECK(printable("Größe €😀") == "Größe €😀");
     CHECK(printable("a\nb\x1b[31m") == "a\\x0ab\\x1b[31m");
     CHECK(printable("\x7f") == "\\x7f");
     CHECK(printable("\xff\xc3") == "\\xff\\xc3");
     CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");           // a control character past ASCII
-    CHECK(printable("\xe2\x80\xae") == "\\xe2\\x80\\xae");  // turns the direction
+    CHECK(printable("\xe2\x80\xae") == "\\xe2\\x80\\xae");  // changes the writing direction
     CHECK(printable(std::string_view("a\0b", 3)) == "a\\x00b");
     CHECK(printable(std::string(200, 'x')) == std::string(200, 'x'));
     CHECK(printable(std::string(201, 'x')) == std::string(197, 'x') + "...");
@@ -95,7 +95,7 @@ TEST_CASE("cat and errno_text") {
     CHECK(errno_text(99999) == "error 99999");
 }
 
-TEST_CASE("the log keeps its level and takes any text as text") {
+TEST_CASE("the log keeps its level, and braces in a line are plain text") {
     const log::Level before = log::level();
     log::set_level(log::Level::error);
     CHECK(log::level() == log::Level::error);

@@ -1,5 +1,5 @@
-// An opened checkpoint with an expert map, a ring over any engine and a reader, and what the bytes
-// should be.
+// An open checkpoint with an expert map, a ring over any engine and a reader, and the bytes that it
+// should deliver.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ inline std::array<const Tensor*, expert_parts> parts_of(const Checkpoint& checkp
 struct Rig {
     Checkpoint checkpoint;
     ExpertMap map;
-    SimEngine* sim = nullptr;  // of a simulated ring
+    SimEngine* sim = nullptr;  // the engine of a simulated ring
     std::unique_ptr<ReadRing> ring;
     std::unique_ptr<ExpertReader> reader;
     std::deque<PageBuffer> slots;
@@ -121,7 +121,7 @@ struct Rig {
         return all;
     }
 
-    // The six tensors in the slot are those of plain reads.
+    // Whether the slot has the same six tensors as a plain read of the file.
     bool holds(const std::byte* slot_data, ExpertKey key) {
         for (int part = 0; part < expert_parts; ++part) {
             const Tensor* tensor = checkpoint.find(expert_name(key, part));

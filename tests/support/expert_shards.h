@@ -1,4 +1,4 @@
-// A checkpoint of nothing but experts, of a size at which drives show their speed.
+// A checkpoint with nothing but experts, large enough to measure the speed of drives.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/checkpoint/expert_map.h"
+#include "io/format.h"
 #include "io/text.h"
 #include "tests/support/temp_folder.h"
 
@@ -25,14 +26,12 @@ inline std::string expert_name(ExpertKey key, int part) {
 struct ExpertShards {
     int32_t layers = 2, experts = 12;
     uint64_t codes = 448u << 10, scales = 28u << 10;  // bytes of one tensor
-    bool sparse = false;                              // nothing but zeros, and no room taken
+    bool sparse = false;                              // zeros that take no space
 
     static std::string name(int32_t layer, int32_t layers) {
-        char text[64];
-        std::snprintf(text, sizeof text, "model-%05d-of-%05d.safetensors", layer + 1, layers);
-        return text;
+        return formatted("model-{:05}-of-{:05}.safetensors", layer + 1, layers);
     }
-    // The shard of `layer`, one after the other, as many layers as experts[].
+    // The content of the shard of `layer`.
     std::string shard(int32_t layer) const {
         std::string header = "{";
         uint64_t at = 0;
@@ -73,7 +72,7 @@ struct ExpertShards {
         }
         return cat("{\"weight_map\":{", map, "}}");
     }
-    // `shards` of it into `folder`, with config and index if it is to be a model's.
+    // Writes the given shards to `folder`, with config and index if `companions`.
     void write(const std::filesystem::path& folder, const std::vector<int32_t>& shards,
                bool companions) const {
         for (int32_t layer : shards) {

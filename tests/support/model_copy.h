@@ -1,4 +1,5 @@
-// The tiny checkpoint of tests/models, copied to be damaged, and what to expect of its opening.
+// Copies of the tiny checkpoint of tests/models to be damaged, and checks of how opening them
+// fails.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -46,7 +47,7 @@ struct Copy {
         replace_file(folder / name, bytes);
     }
     void remove(const std::string& name) { fs::remove(folder / name); }
-    // Text of the index with `from` replaced once.
+    // Replaces the first `from` in the text of the index.
     void edit_index(const std::string& from, const std::string& to) {
         std::string text = read_file(folder / index_file);
         const size_t at = text.find(from);

@@ -1,6 +1,6 @@
-// Safetensors files, taken apart, changed and put together again: valid ones in unusual layouts and
-// damaged ones. Independent of io/checkpoint/safetensors.h on the writing side, so that a wrong
-// reader does not prove itself right.
+// Safetensors files, taken apart, changed and put together again: valid ones with unusual layouts,
+// and damaged ones. Writing does not use io/checkpoint/safetensors.h, so that an error of the
+// reader cannot hide itself.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Container {
     std::string data;
     std::string metadata;  // JSON text of __metadata__, or empty
 
-    // Of a valid file.
+    // `bytes` must be a valid file.
     static Container parse(const std::string& bytes);
     Item& at(std::string_view part) {
         const auto item = std::find_if(items.begin(), items.end(), [&](const Item& one) {
@@ -114,7 +114,7 @@ inline std::string only4(const std::string& good) {
 inline std::string length(const std::string& good, uint64_t value) {
     return little_endian(value) + good.substr(8);
 }
-// Valid: the data begins at (8 + length of the JSON text + k), whatever that is modulo 8.
+// Valid: the data begins at 8 + the length of the JSON text + k, a multiple of 8 or not.
 inline std::string unpadded(const std::string& good, size_t k) {
     const Container container = Container::parse(good);
     return assemble(container.header() + std::string(k, ' '), container.data);
@@ -145,13 +145,13 @@ inline std::string shape_lie(const std::string& good) {
     container.items[0].shape[0] *= 2;
     return padded(container);
 }
-// A tensor whose name holds `part` gets another tag; valid where the size is the same.
+// Gives the tensor whose name contains `part` another dtype; valid if the size is the same.
 inline std::string dtype(const std::string& good, std::string_view part, const std::string& tag) {
     Container container = Container::parse(good);
     container.at(part).dtype = tag;
     return padded(container);
 }
-// Valid: the tensor is gone with its bytes.
+// Valid: removes the tensor and its bytes.
 inline std::string drop_clean(const std::string& good, std::string_view part) {
     Container container = Container::parse(good);
     const Container::Item dropped = container.at(part);

@@ -1,5 +1,5 @@
-// Repeatable random inputs for kernel tests, shaped so that a check means something: values with
-// outliers, codes without NaN unless asked for.
+// Repeatable random inputs for kernel tests, shaped so that a check means something: values have
+// outliers, codes have no NaN.
 #pragma once
 
 #include <cmath>

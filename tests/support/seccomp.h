@@ -1,5 +1,5 @@
-// A child process in which chosen system calls fail as a sandbox would make them, to see what the
-// code under test makes of it. The parent stays as it was.
+// A child process in which chosen system calls fail, as in a sandbox, to see how the code under
+// test handles that. The parent is not affected.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,8 +21,8 @@ namespace sluice {
 
 struct BlockedCall {
     uint32_t number;  // of the system call
-    uint32_t error;   // the errno it answers
-    // Only where this argument, its lower half, has this value.
+    uint32_t error;   // the errno that it fails with
+    // Only if the lower half of this argument has this value.
     struct Argument {
         uint32_t index;
         uint32_t value;
@@ -52,8 +52,8 @@ inline bool block_calls(const std::vector<BlockedCall>& calls) {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// What `work` returned in a child process; where asked for, its standard error and a line "---"
-// come first.
+// What `work` returned in a child process, optionally preceded by its standard error and a line
+// "---".
 inline std::string in_child(const std::function<std::string()>& work, bool with_stderr = false) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);

@@ -1,4 +1,4 @@
-// Time that passes only when it is waited for.
+// Time that passes only when somebody waits for it.
 #pragma once
 
 #include "io/clock.h"

@@ -1,10 +1,9 @@
-// A drive that misbehaves on purpose, from a seed: the third engine below ReadRing. A failing seed
-// is the bug report.
+// An engine whose drives misbehave on purpose, by a seed. A failing seed is the bug report.
 //
 //     ReadRing ring(std::make_unique<SimEngine>(seed, SimFaults{.short_read = 0.2}), depth);
 //
-// Bytes come from the real file at reap(), which never blocks; what a short or failed read did not
-// deliver is overwritten with noise, so that nobody can use it unseen.
+// The bytes are read from the real file in reap(), which never blocks. What a short or failed read
+// did not deliver is overwritten with noise, so that using it is noticed.
 #pragma once
 
 #include <fcntl.h>
@@ -27,11 +26,11 @@
 namespace sluice {
 
 struct SimFaults {          // probabilities, of a completion
-    double short_read = 0;  // below 1, else a read may never get on
+    double short_read = 0;  // below 1, or a read may never finish
     double again = 0;       // -EAGAIN or -EINTR; below 1
     double eio = 0;
-    double reorder = 0;  // of taking any read in flight rather than the oldest
-    double late = 0;     // of keeping back what reap() without wait could have given
+    double reorder = 0;  // of completing any read in flight instead of the oldest
+    double late = 0;     // of holding back what reap() without wait could have returned
     // A bad spot: reads that touch [bad_begin, bad_end) of any file fail with EIO.
     uint64_t bad_begin = 0, bad_end = 0;
 };
@@ -40,12 +39,12 @@ class SimEngine final : public RingEngine {
  public:
     explicit SimEngine(uint64_t seed, SimFaults faults = {}) : random_(seed), faults_(faults) {}
 
-    // The next completions, before chance gets a say: -errno, or at most so many bytes.
+    // The results of the next completions, instead of random ones: -errno, or a maximum of bytes.
     void script(std::vector<int64_t> results) {
         script_.insert(script_.end(), results.begin(), results.end());
     }
-    // `drive` is made of such blocks, as a disk of 4096-byte sectors is: a read of anything else
-    // fails with EINVAL, and none stops inside a block but at the end of the file.
+    // `drive` has blocks of this size, as a disk with 4096-byte sectors has: other reads fail with
+    // EINVAL, and a read stops inside a block only at the end of the file.
     void set_block(uint32_t drive, uint32_t bytes) { blocks_[drive] = bytes; }
     // From now on every read of `drive` fails with EIO.
     void fail(uint32_t drive) { failed_.insert(drive); }

@@ -1,6 +1,6 @@
-// Drives in simulated time: reads take what their bytes take, one after another on each drive, and
-// the clock moves only when the test computes or waits. No bytes are delivered. What is measured
-// with it is exact and the same on every machine.
+// Drives in simulated time: each delivers its reads one after another, in proportion to their
+// bytes, and the clock moves only when the test computes or waits. No bytes are delivered.
+// Measurements are exact, and the same on every machine.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct VirtualClock {
 
 class TimedDrive final : public RingEngine {
  public:
-    // Files are dealt out to as many drives as there are rates (bytes a second).
+    // Files are assigned in turn to as many drives as there are rates (bytes per second).
     TimedDrive(VirtualClock& clock, std::vector<double> rates, double latency)
         : clock_(clock),
           rates_(std::move(rates)),
@@ -29,7 +29,7 @@ class TimedDrive final : public RingEngine {
 
     double busy_s() const { return busy_; }  // time with something to read, so far
     const std::vector<double>& busy_each_s() const { return busy_each_; }  // of each drive
-    double waited_s() const { return waited_; }  // time the caller stood still
+    double waited_s() const { return waited_; }  // time that the caller was blocked
 
     const char* name() const override { return "timed"; }
     std::chrono::steady_clock::time_point now() const override {

@@ -12,12 +12,12 @@
 using namespace sluice;
 using namespace sluice::model_copy;
 
-TEST_CASE("checkpoint: both models open, tensors are those of index and headers") {
+TEST_CASE("checkpoint: both models open, with the tensors of index and headers") {
     for (const fs::path& folder : {tiny, random_a}) {
         CAPTURE(folder.string());
         auto opened = open_folder(folder);
         REQUIRE(opened);
-        const Checkpoint checkpoint = std::move(*opened);  // survives a move
+        const Checkpoint checkpoint = std::move(*opened);  // may be moved
         CHECK(checkpoint.notes().empty());
         CHECK(checkpoint.folder() == folder);
         CHECK(checkpoint.config_text() == read_file(folder / "config.json"));
@@ -39,7 +39,7 @@ TEST_CASE("checkpoint: both models open, tensors are those of index and headers"
     }
 }
 
-TEST_CASE("checkpoint: a tensor's bytes are where it says") {
+TEST_CASE("checkpoint: a tensor's bytes are at its offset") {
     auto opened = open_folder(tiny);
     REQUIRE(opened);
     const Tensor* norm = opened->find("norm.weight");
@@ -54,7 +54,7 @@ TEST_CASE("checkpoint: a tensor's bytes are where it says") {
     }
 }
 
-TEST_CASE("checkpoint: missing shards are named, with the command that fetches them") {
+TEST_CASE("checkpoint: missing shards are named, with the command that downloads them") {
     for (const int number : {1, 6, 12}) {
         Copy copy;
         copy.remove(shard_name(number));
@@ -101,7 +101,7 @@ TEST_CASE("checkpoint: an unknown dtype is unsupported, and downloading is not a
     CHECK(open_folder(copy.folder).error().message.find("hf download") == std::string::npos);
 }
 
-TEST_CASE("checkpoint: index against headers, each contradiction in its own words") {
+TEST_CASE("checkpoint: index and headers disagree, each way with a message of its own") {
     Copy absent;
     absent.edit_index("\"norm.weight\": \"model-00010-of-00012.safetensors\"",
                       "\"norm.weight\": \"model-00013-of-00012.safetensors\"");
@@ -140,7 +140,7 @@ TEST_CASE("checkpoint: index against headers, each contradiction in its own word
              shard_name(10)});
 }
 
-TEST_CASE("checkpoint: an index that is none") {
+TEST_CASE("checkpoint: invalid indexes") {
     const auto index = [](const std::string& text, Code code,
                           const std::vector<std::string>& parts) {
         Copy copy;
@@ -172,7 +172,7 @@ TEST_CASE("checkpoint: an index that is none") {
              "hf download REPO " + index_file});
 }
 
-TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each its own error") {
+TEST_CASE("checkpoint: config.json missing, unreadable, empty or of another kind") {
     Copy missing;
     missing.remove("config.json");
     refuses(missing, Code::not_found, {"config.json is missing", "hf download REPO config.json"});
@@ -212,14 +212,14 @@ TEST_CASE("checkpoint: config.json missing, unreadable, empty or foreign: each i
     fs::create_directory(shard / "model-00002-of-00012.safetensors");
     refuses(shard, Code::unsupported,
             {"00002-of-00012.safetensors: a folder, not a file; move it"});
-    if (geteuid() == 0) return;  // root reads everything
+    if (geteuid() == 0) return;  // root may read everything
     Copy forbidden;
     forbidden.damage("config.json", "{}");
     chmod((forbidden / "config.json").c_str(), 0);
     refuses(forbidden, Code::io, {"config.json", "Permission denied"});
 }
 
-TEST_CASE("checkpoint: a tokenizer may be missing but not be something else") {
+TEST_CASE("checkpoint: a tokenizer may be missing, but not be a file of another kind") {
     Copy missing;
     missing.remove("tokenizer.json");
     const auto opened = open_folder(missing.folder);
@@ -265,7 +265,7 @@ TEST_CASE("checkpoint: a lone model.safetensors needs no index") {
     CHECK(opened->find("norm.weight") != nullptr);
 }
 
-TEST_CASE("checkpoint: an index that leaves out a number or states another size is noted") {
+TEST_CASE("checkpoint: an index that omits a shard number or states another size is noted") {
     Copy copy;
     copy.edit_index("23512928", "23512929");
     std::string text = read_file(copy / index_file);
@@ -274,7 +274,7 @@ TEST_CASE("checkpoint: an index that leaves out a number or states another size 
     }
     copy.damage(index_file, text);
     fs::rename(copy / shard_name(1), copy / "first.safetensors");
-    // A name outside the series: the series says nothing about completeness any more.
+    // With a name outside the series, the numbers say nothing about completeness.
     auto opened = open_folder(copy.folder);
     REQUIRE(opened);
     REQUIRE(opened->notes().size() == 1);
@@ -293,7 +293,7 @@ TEST_CASE("checkpoint: an index that leaves out a number or states another size 
          {"tensor \"embed.weight\" is neither in a shard nor in the index"});
 }
 
-TEST_CASE("checkpoint: require() names the shard of the neighbours") {
+TEST_CASE("checkpoint: require() names the shard where the tensor should be") {
     const auto opened = open_folder(tiny);
     REQUIRE(opened);
     REQUIRE(opened->require("norm.weight"));
@@ -328,7 +328,7 @@ TEST_CASE("checkpoint: headers of any length") {
     }
 }
 
-TEST_CASE("checkpoint: shards spread over folders, some twice") {
+TEST_CASE("checkpoint: shards spread over folders, some of them twice") {
     Copy copy;
     const fs::path second = copy.root / "other drive";
     fs::create_directory(second);
@@ -342,7 +342,7 @@ TEST_CASE("checkpoint: shards spread over folders, some twice") {
     CHECK(opened->shards()[4].path() == copy / shard_name(5));
     REQUIRE(opened->notes().size() == 1);
     says(opened->notes()[0], {"an earlier folder has them too", (second / shard_name(5)).string()});
-    // Config and index may be in the second one.
+    // Config and index may be in the second folder.
     const auto reversed = open_all({second.string(), copy.folder.string()});
     REQUIRE(reversed);
     CHECK(reversed->shards()[4].path() == second / shard_name(5));
@@ -358,7 +358,7 @@ TEST_CASE("checkpoint: shards spread over folders, some twice") {
     says(two.error().message, {"differ: the folders are not parts of one download"});
 }
 
-TEST_CASE("checkpoint: a folder given twice is refused, whatever its name") {
+TEST_CASE("checkpoint: a folder given twice is refused, under any name") {
     Copy copy;
     const fs::path link = copy.root / "link";
     fs::create_directory_symlink(copy.folder, link);

@@ -39,7 +39,7 @@ void read_everything(Rig& rig, uint64_t seed) {
     CHECK(seen.size() == keys.size());
 }
 
-// Offsets in the order in which the drive was asked.
+// Offsets in the order in which they were read.
 std::vector<uint64_t> asked(const Rig& rig) {
     std::vector<uint64_t> offsets;
     for (const RingEngine::Raw& raw : rig.sim->submitted()) offsets.push_back(raw.offset);
@@ -86,7 +86,7 @@ TEST_CASE("experts: any tuning and depth gives the same bytes") {
     }
 }
 
-TEST_CASE("experts: two ranges when the writer kept them together") {
+TEST_CASE("experts: two ranges if the tensors were written next to each other") {
     Rig rig(tiny, {1, 1 << 20, 4});
     for (int32_t expert = 0; expert < rig.map.experts(); ++expert) {
         CHECK(rig.map.plan({3, expert}).reads.size() == 2);
@@ -99,7 +99,7 @@ TEST_CASE("experts: two ranges when the writer kept them together") {
     CHECK(!rig.map.has({-1, 0}));
 }
 
-TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
+TEST_CASE("experts: each arrives exactly once, however the drive behaves") {
     Rig whole(random_a, {3, 4096, 3}), pieces(random_a, {3, 4096, 3, 4096});
     for (uint64_t seed = 0; seed < 300; ++seed) {
         CAPTURE(seed);
@@ -152,7 +152,7 @@ TEST_CASE("experts: each arrives exactly once, whatever the drive does") {
     }
 }
 
-TEST_CASE("experts: demand starts in the order asked, few at a time") {
+TEST_CASE("experts: demand starts in the order requested, a few at a time") {
     Rig rig(tiny, {1, 1 << 20, 2});
     rig.start(RigEngine::simulated, 64);
     const std::vector<ExpertKey> keys{{5, 9}, {0, 63}, {7, 1}, {2, 2}};
@@ -173,7 +173,7 @@ TEST_CASE("experts: demand starts in the order asked, few at a time") {
     CHECK(rig.reader->bytes_read() == bytes);
 }
 
-TEST_CASE("experts: a prefetch starts only when no demand waits or is read, one at a time") {
+TEST_CASE("experts: a prefetch starts only if no demand is pending, one at a time") {
     Rig rig(tiny, {1, 1 << 20, 2});
     rig.start(RigEngine::simulated, 64);
     rig.request({1, 1}, Urgency::prefetch);
@@ -200,7 +200,7 @@ TEST_CASE("experts: a prefetch starts only when no demand waits or is read, one 
     CHECK(rest[2].urgency == Urgency::prefetch);
 }
 
-TEST_CASE("experts: the parts of a prefetch that are not with the drive yet give way to demand") {
+TEST_CASE("experts: the parts of a prefetch that are not in flight yet give way to demand") {
     Rig rig(tiny, {4, 4096, 1});
     rig.start(RigEngine::simulated, 2);
     rig.request({1, 1}, Urgency::prefetch);
@@ -219,9 +219,9 @@ TEST_CASE("experts: the parts of a prefetch that are not with the drive yet give
     CHECK(asked(rig) == want);
 }
 
-TEST_CASE("experts: an overtaken prefetch goes on only when the last demand byte is in") {
+TEST_CASE("experts: an overtaken prefetch continues only after the last byte of demand") {
     Rig rig(tiny, {4, 4096, 1});
-    rig.start(RigEngine::simulated, 2, 1, {.late = 1.0});  // one completion a reap
+    rig.start(RigEngine::simulated, 2, 1, {.late = 1.0});  // one completion per reap
     rig.request({1, 1}, Urgency::prefetch);
     REQUIRE(rig.reader->pump());
     rig.request({0, 0});
@@ -240,7 +240,7 @@ TEST_CASE("experts: promote moves a waiting prefetch before the others and count
     rig.request({0, 0});
     for (const int32_t expert : {1, 2, 3}) rig.request({1, expert}, Urgency::prefetch);
     rig.reader->promote({1, 3});
-    rig.reader->promote({6, 6});  // unknown: nothing
+    rig.reader->promote({6, 6});  // unknown: no effect
     CHECK(rig.reader->pending_demand() == 2);
     const auto all = rig.collect_all();
     REQUIRE(all.size() == 4);
@@ -251,7 +251,7 @@ TEST_CASE("experts: promote moves a waiting prefetch before the others and count
     CHECK(all[2].urgency == Urgency::prefetch);
 }
 
-TEST_CASE("experts: promote of a prefetch under way makes it demand") {
+TEST_CASE("experts: promoting a prefetch in flight makes it demand") {
     Rig rig(tiny, {1, 1 << 20, 1});
     rig.start(RigEngine::simulated, 64);
     rig.request({1, 1}, Urgency::prefetch);
@@ -261,21 +261,20 @@ TEST_CASE("experts: promote of a prefetch under way makes it demand") {
     CHECK(rig.reader->pending_demand() == 1);
     rig.request({0, 0});
     REQUIRE(rig.reader->pump());
-    CHECK(asked(rig) == planned(rig, {{1, 1}}));  // it takes the one place
+    CHECK(asked(rig) == planned(rig, {{1, 1}}));  // it takes the only place
     const auto all = rig.collect_all();
     REQUIRE(all.size() == 2);
     CHECK(all[0].urgency == Urgency::demand);
 }
 
-TEST_CASE(
-    "experts: a cancelled prefetch is reported, not read, one that is all in flight arrives") {
+TEST_CASE("experts: a cancelled prefetch is reported and not read, unless all of it is in flight") {
     Rig rig(tiny, {1, 1 << 20, 1});
     rig.start(RigEngine::simulated, 64);
     for (const int32_t expert : {1, 2, 3, 4}) rig.request({1, expert}, Urgency::prefetch);
     rig.request({0, 0});
     rig.reader->cancel({0, 0});  // demand: no effect
     rig.reader->cancel({1, 3});
-    rig.reader->cancel({6, 6});  // unknown: nothing
+    rig.reader->cancel({6, 6});  // unknown: no effect
     std::map<int32_t, bool> read;
     for (const Arrived& arrived : rig.collect_all()) {
         read[arrived.key.expert] = !arrived.error;
@@ -292,7 +291,8 @@ TEST_CASE(
     CHECK(rig.holds(last[0].slot, {1, 5}));
 }
 
-TEST_CASE("experts: of a prefetch cancelled under way the rest is not read, unless wanted again") {
+TEST_CASE(
+    "experts: the rest of a prefetch cancelled in flight is not read, unless it is promoted") {
     for (const bool wanted : {false, true}) {
         CAPTURE(wanted);
         Rig rig(tiny, {1, 1 << 20, 1, 4096});
@@ -318,7 +318,7 @@ TEST_CASE("experts: of a prefetch cancelled under way the rest is not read, unle
     }
 }
 
-TEST_CASE("experts: a prefetch is read in pieces, whatever their size, to the same bytes") {
+TEST_CASE("experts: a prefetch is read in pieces of any size, with the same bytes") {
     for (const uint64_t piece : {1u, 4096u, 5000u, 8192u, 1u << 30}) {
         CAPTURE(piece);
         Rig rig(random_a, {2, 4096, 2, piece});
@@ -334,7 +334,7 @@ TEST_CASE("experts: a prefetch is read in pieces, whatever their size, to the sa
     }
 }
 
-TEST_CASE("experts: a failed read names shard, layer, expert and offset, the others arrive") {
+TEST_CASE("experts: a failed read names shard, layer, expert and offset, and the others arrive") {
     Rig rig(tiny, {4, 4096, 4});
     const ByteRange bad = rig.map.range({3, 7}, w2_codes);
     rig.start(RigEngine::simulated, 8, 1,
@@ -357,7 +357,7 @@ TEST_CASE("experts: a failed read names shard, layer, expert and offset, the oth
     CHECK(rig.reader->pending() == 0);
 }
 
-TEST_CASE("experts: a shard cut short while it is open is an error, not stale bytes") {
+TEST_CASE("experts: a shard truncated while open is an error, not stale bytes") {
     Copy copy;
     copy.damage(shard_name(5), read_file(tiny / shard_name(5)));
     Rig rig(copy.folder, {});
@@ -371,7 +371,7 @@ TEST_CASE("experts: a shard cut short while it is open is an error, not stale by
     says(all[0].error->message, {"layer 3, expert 7", shard_name(5)});
 }
 
-TEST_CASE("experts: header lengths that shift the data by any number of bytes") {
+TEST_CASE("experts: headers of any length, so that data begin at any offset") {
     for (size_t k = 1; k <= 7; ++k) {
         CAPTURE(k);
         Copy copy;
@@ -385,7 +385,7 @@ TEST_CASE("experts: header lengths that shift the data by any number of bytes") 
     }
 }
 
-TEST_CASE("experts: scattered tensors, in an order of the writer's own") {
+TEST_CASE("experts: scattered tensors in an unusual order") {
     for (const uint64_t seed : {1, 2, 3}) {
         CAPTURE(seed);
         Copy copy;
@@ -417,7 +417,7 @@ TEST_CASE("experts: tensors in file order w3, w1, w2 beside their scales are one
     read_everything(rig, 1);
 }
 
-TEST_CASE("experts: one that ends with the file, and one byte before") {
+TEST_CASE("experts: an expert that ends at the end of the file, or one byte before") {
     for (const bool before : {false, true}) {
         CAPTURE(before);
         Copy copy;
@@ -453,7 +453,7 @@ TEST_CASE("experts: one that ends with the file, and one byte before") {
     }
 }
 
-TEST_CASE("experts: one whose tensors are in two shards is refused by name") {
+TEST_CASE("experts: tensors in two shards are refused by name") {
     auto opened = open_folder(tiny);
     REQUIRE(opened);
     ExpertMap map(8, 64, opened->shards(), {});
@@ -467,7 +467,7 @@ TEST_CASE("experts: one whose tensors are in two shards is refused by name") {
     CHECK(!map.has({0, 0}));
 }
 
-TEST_CASE("experts: a reader that goes away in the middle leaves nothing under way") {
+TEST_CASE("experts: destroying a reader leaves no read in flight") {
     Rig rig(tiny, {4, 4096, 4});
     rig.start(RigEngine::threads, 8);
     for (int32_t expert = 0; expert < 20; ++expert) rig.request({2, expert});
@@ -477,13 +477,13 @@ TEST_CASE("experts: a reader that goes away in the middle leaves nothing under w
     CHECK(rig.ring->in_flight() == 0);
 }
 
-TEST_CASE("experts: collect without anything asked for, and without waiting") {
+TEST_CASE("experts: collect without requests, and without waiting") {
     Rig rig(tiny, {});
     rig.start(RigEngine::simulated, 8, 1, {.late = 1.0});
     std::array<Arrived, 4> out;
     CHECK(*rig.reader->collect(out, true) == 0);
     rig.request({0, 0});
-    CHECK(*rig.reader->collect(out, false) == 0);  // the drive has not answered
+    CHECK(*rig.reader->collect(out, false) == 0);  // nothing has arrived
     CHECK(rig.reader->pending() == 1);
     CHECK(*rig.reader->collect(out, true) == 1);
 }

@@ -13,7 +13,7 @@ using namespace sluice::model_copy;
 
 namespace {
 
-class Environment {  // a variable for the length of a test
+class Environment {  // sets a variable during a test
  public:
     Environment(const char* name, const std::string& value) : name_(name) {
         if (const char* old = std::getenv(name)) old_ = old;
@@ -45,7 +45,7 @@ fs::path make_cache(const fs::path& cache, const std::string& commit) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: the hub's cache, by snapshot, repository root and id") {
+TEST_CASE("checkpoint: in the hub's cache, by snapshot, repository root and id") {
     TempFolder dir("caché 空 白");
     const std::string commit = "0123456789abcdef0123456789abcdef01234567";
     const fs::path root = make_cache(dir / "hub", commit);
@@ -54,7 +54,7 @@ TEST_CASE("checkpoint: the hub's cache, by snapshot, repository root and id") {
         REQUIRE(opened);
         CHECK(opened->folder().filename() == commit);
         CHECK(opened->shards().size() == 12);
-        // Names stay those of the snapshot, not of the blobs.
+        // Files keep their names in the snapshot, not those of the blobs.
         CHECK(opened->shards()[0].path().filename() == shard_name(1));
     };
     check(open_folder(root / "snapshots" / commit));
@@ -77,7 +77,7 @@ TEST_CASE("checkpoint: the hub's cache, by snapshot, repository root and id") {
         const Environment home("HF_HOME", dir.path().string());
         check(open_all({"org/name"}));
     }
-    // Through a link to the cache and from another current folder.
+    // Through a link to the cache, and from another working folder.
     fs::create_directory_symlink(dir / "hub", dir / "linked");
     check(open_folder(dir / "linked" / "models--org--name"));
     const fs::path before = fs::current_path();
@@ -100,7 +100,7 @@ TEST_CASE("checkpoint: an interrupted download in the cache") {
                                   "hf download org/name " + shard_name(2)});
     CHECK(opened.error().message.find("--local-dir") == std::string::npos);
     fs::remove(root / "refs" / "main");
-    opened = open_folder(root);  // one snapshot is still unambiguous
+    opened = open_folder(root);  // a single snapshot is unambiguous
     REQUIRE(!opened);
     says(opened.error().message, {"is missing: " + shard_name(2)});
     fs::create_directory(root / "snapshots" / "def");
@@ -109,7 +109,7 @@ TEST_CASE("checkpoint: an interrupted download in the cache") {
     says(opened.error().message, {"no snapshot of revision main (available: abc def)"});
 }
 
-TEST_CASE("checkpoint: what is no model folder") {
+TEST_CASE("checkpoint: places that are not a model folder") {
     TempFolder dir;
     const auto refused = [](const std::vector<std::string>& locations, Code code,
                             const std::string& part) {
@@ -131,7 +131,7 @@ TEST_CASE("checkpoint: what is no model folder") {
     refused({dir.path().string()}, Code::not_found, "no weights");
 }
 
-TEST_CASE("check_command repeats how the model was named") {
+TEST_CASE("check_command names the model as the user did") {
     const std::vector<std::string> one = {"org/name"}, two = {"/a", "/b c"}, none;
     CHECK(check_command(one, "v1", none) == "sluice inspect org/name --revision v1 --check");
     CHECK(check_command(two, "", one) == "sluice inspect /a -m '/b c' --mirror org/name --check");

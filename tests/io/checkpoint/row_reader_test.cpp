@@ -25,7 +25,7 @@ struct Rig {
     SimEngine* sim = nullptr;
     std::unique_ptr<ReadRing> ring;
 
-    // Scales lie `between` bytes behind the codes, `behind` bytes follow them up to the end.
+    // Scales begin `between` bytes after the codes, and `behind` bytes follow up to the end.
     Rig(uint64_t rows, uint32_t codes, uint32_t scales, uint64_t before, uint64_t between,
         uint64_t behind, Access access = Access::direct) {
         table = {&file, before, codes, before + rows * codes + between, scales, rows};
@@ -54,7 +54,7 @@ struct Rig {
         REQUIRE(ring->add_file(file));
     }
 
-    // What the destination should be: codes of all rows, then scales of all rows.
+    // What the destination should hold: codes of all rows, then scales of all rows.
     std::string expected(const std::vector<uint64_t>& rows) const {
         std::string codes, scales;
         for (const uint64_t row : rows) {
@@ -76,7 +76,7 @@ struct Rig {
     }
 };
 
-// One request into a destination with guards at both ends and no alignment.
+// One request into an unaligned destination with guards at both ends.
 std::string read_rows(RowReader& reader, const RowTable& table, const std::vector<uint64_t>& rows) {
     const size_t codes = rows.size() * table.codes_bytes;
     const size_t scales = rows.size() * table.scales_bytes;
@@ -93,7 +93,7 @@ std::string read_rows(RowReader& reader, const RowTable& table, const std::vecto
 
 }  // namespace
 
-TEST_CASE("rows: each row's codes and scales land in the order asked, on every engine") {
+TEST_CASE("rows: codes and scales arrive in the order requested, on every engine") {
     for (const Engine engine : {Engine::uring, Engine::threads, Engine::simulated}) {
         for (const Access access : {Access::direct, Access::buffered}) {
             CAPTURE(static_cast<int>(engine));
@@ -125,7 +125,7 @@ TEST_CASE("rows: any drive, any depth, any geometry") {
     }
 }
 
-TEST_CASE("rows: more rows than the ring is deep, and all of a table") {
+TEST_CASE("rows: more rows than the ring's depth, and all of a table") {
     Rig rig(4000, 256, 8, 80, 0, 0);
     for (const uint32_t depth : {1u, 2u, 8u}) {
         CAPTURE(depth);
@@ -146,7 +146,7 @@ TEST_CASE("rows: rows longer than a staging area") {
     CHECK(read_rows(reader, rig.table, rows) == rig.expected(rows));
 }
 
-TEST_CASE("rows: no block is read twice, none without need") {
+TEST_CASE("rows: no block is read twice or without need") {
     Rig rig(3000, 256, 8, 1237, 99, 0);
     rig.start(Engine::simulated, 64);
     RowReader reader(*rig.ring, rig.table, 2000);
@@ -208,7 +208,7 @@ TEST_CASE("rows: a failed read names the row and the file, and the next request 
     CHECK(read_rows(reader, rig.table, good) == rig.expected(good));
 }
 
-TEST_CASE("rows: reads start with the request, before anyone waits") {
+TEST_CASE("rows: reads start with the request, before wait()") {
     Rig rig(3000, 256, 8, 0, 0, 0);
     rig.start(Engine::simulated, 16);
     RowReader reader(*rig.ring, rig.table, 4);
@@ -220,7 +220,7 @@ TEST_CASE("rows: reads start with the request, before anyone waits") {
     CHECK(reader.wait());  // nothing to do
 }
 
-TEST_CASE("rows: another client's reaping moves a request on") {
+TEST_CASE("rows: a request advances when another client reaps") {
     Rig rig(3000, 256, 8, 0, 0, 0);
     rig.start(Engine::simulated, 4);
     RowReader reader(*rig.ring, rig.table, 200);
@@ -234,7 +234,7 @@ TEST_CASE("rows: another client's reaping moves a request on") {
     CHECK(reader.wait());
 }
 
-TEST_CASE("rows: a reader that goes away in the middle leaves nothing under way") {
+TEST_CASE("rows: destroying a reader leaves no read in flight") {
     Rig rig(3000, 256, 8, 0, 0, 0);
     rig.start(Engine::threads, 8);
     auto reader = std::make_unique<RowReader>(*rig.ring, rig.table, 500);
@@ -246,7 +246,7 @@ TEST_CASE("rows: a reader that goes away in the middle leaves nothing under way"
     CHECK(rig.ring->in_flight() == 0);
 }
 
-TEST_CASE("rows: a table as large as the real one, in a file with holes") {
+TEST_CASE("rows: a table as large as the real one, in a sparse file") {
     TempFolder folder;
     const auto path = folder / "table.safetensors";
     const uint64_t rows = 384'006'168, codes_offset = 6 * 1024 + 8 + 1;

@@ -26,7 +26,7 @@ Result<SafetensorsHeader> header_of(const std::string& bytes) {
     return read_safetensors_header(*file);
 }
 
-// Every refusal names the file, in one line.
+// The message of a refusal, which must name the file and be one line.
 std::string refusal(const std::string& bytes, Code code = Code::corrupt) {
     const auto header = header_of(bytes);
     if (header) return "accepted";
@@ -40,14 +40,14 @@ void says(const std::string& message, const char* part) {
     sluice::says(message, {part});
 }
 
-// A file of one header as given, with `data` zero bytes.
+// A file with this header and `data` zero bytes.
 std::string file_of(const std::string& header, size_t data) {
     return assemble(header, std::string(data, '\0'));
 }
 
 }  // namespace
 
-TEST_CASE("safetensors: entries are those of the file, by offset, at absolute offsets") {
+TEST_CASE("safetensors: entries match the file, sorted by offset, with absolute offsets") {
     const std::string good = read_file(tiny_shard);
     const auto header = header_of(good);
     REQUIRE(header);
@@ -66,7 +66,7 @@ TEST_CASE("safetensors: entries are those of the file, by offset, at absolute of
     }
 }
 
-TEST_CASE("safetensors: any header length is legal, the data begins right behind it") {
+TEST_CASE("safetensors: any header length is valid, and the data begins right after it") {
     const std::string good = read_file(tiny_shard);
     for (size_t k = 1; k <= 8; ++k) {
         CAPTURE(k);
@@ -80,7 +80,7 @@ TEST_CASE("safetensors: any header length is legal, the data begins right behind
     }
 }
 
-TEST_CASE("safetensors: every damage is refused with its own words") {
+TEST_CASE("safetensors: every kind of damage has a message of its own") {
     const std::string good = read_file(tiny_shard);
     says(refusal(mutate::cut(good, 1)), "1 bytes are missing");
     says(refusal(mutate::cut(good, 4096)), "4096 bytes are missing");
@@ -96,7 +96,7 @@ TEST_CASE("safetensors: every damage is refused with its own words") {
          "tensor \"layers.0.attn.wkv.scale\": unknown dtype \"F9\" (known: ");
 }
 
-TEST_CASE("safetensors: header lengths that lie are compared, never allocated") {
+TEST_CASE("safetensors: wrong header lengths are noticed before anything is allocated") {
     const std::string good = read_file(tiny_shard);
     const auto start = std::chrono::steady_clock::now();
     for (const uint64_t length :
@@ -116,7 +116,7 @@ TEST_CASE("safetensors: header lengths that lie are compared, never allocated") 
 }
 
 TEST_CASE(
-    "safetensors: a header above the format's limit is refused in a file that could hold it") {
+    "safetensors: a header above the format's limit is refused, even if the file could hold it") {
     TempFolder folder;
     const auto path = folder / "big.safetensors";
     write_file(path, little_endian(100'000'001) + "{");
@@ -128,7 +128,7 @@ TEST_CASE(
     says(header.error().message, "the format allows at most 100000000");
 }
 
-TEST_CASE("safetensors: what is no safetensors file is named") {
+TEST_CASE("safetensors: files of another kind are named as what they are") {
     says(refusal(mutate::lfs_pointer()), "a git-lfs pointer for a file of 5 GiB");
     says(refusal(mutate::lfs_pointer()), "git lfs pull");
     says(refusal(mutate::html()), "an HTML page");
@@ -141,7 +141,7 @@ TEST_CASE("safetensors: what is no safetensors file is named") {
     says(refusal(R"({"error":"Repository not found"})"), "JSON text");
 }
 
-TEST_CASE("safetensors: header documents of the wrong shape") {
+TEST_CASE("safetensors: header documents of the wrong structure") {
     const auto header = [](const std::string& text, size_t data = 0) {
         return refusal(file_of(text, data));
     };
@@ -178,7 +178,7 @@ TEST_CASE("safetensors: header documents of the wrong shape") {
     says(header("{\"a\":" + std::string(100'000, '{')), "not valid JSON");
 }
 
-TEST_CASE("safetensors: arithmetic that would wrap, twins, holes") {
+TEST_CASE("safetensors: overflow, duplicate names, holes") {
     const auto header = [](const std::string& text, size_t data) {
         return refusal(file_of(text, data));
     };
@@ -218,7 +218,7 @@ TEST_CASE("safetensors: arithmetic that would wrap, twins, holes") {
     says(header(deep + R"(],"data_offsets":[0,1]}})", 1), "more than 64 dimensions");
 }
 
-TEST_CASE("safetensors: legal rarities") {
+TEST_CASE("safetensors: rare but valid headers") {
     // Scalar, empty tensors at the same offset, metadata between, a name in CJK, no tensor at all.
     const auto header = header_of(
         file_of(R"({"b":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
@@ -251,7 +251,7 @@ TEST_CASE("safetensors: every dtype has its name and size") {
     CHECK(dtype_size(DType::i64) == 8);
 }
 
-TEST_CASE("safetensors: a shard through O_DIRECT reads the same header") {
+TEST_CASE("safetensors: a shard read with O_DIRECT has the same header") {
     auto direct = File::open(tiny_shard, Access::direct);
     auto buffered = File::open(tiny_shard, Access::buffered);
     REQUIRE(direct);

@@ -1,4 +1,4 @@
-// Copies on drives of different blocks: what is planned for one, each of them can serve.
+// Copies on drives with blocks of different sizes: any of them can serve a read planned for one.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -13,12 +13,12 @@ using namespace sluice;
 
 namespace {
 
-// Drive 0 has the first of each file, drive 1 its copy; one of them is made of larger blocks than
-// the machine's. None of the sizes is a whole number of blocks.
+// Drive 0 has the original of each file, drive 1 its copy; one of them has larger blocks than the
+// machine's drive. No file is a whole number of blocks.
 struct Case {
-    uint32_t coarse;                // the drive
-    uint32_t block;                 // its
-    std::optional<uint32_t> fails;  // the drive that does, from the first read on
+    uint32_t coarse;                // the drive with larger blocks
+    uint32_t block;                 // their size
+    std::optional<uint32_t> fails;  // the drive whose reads all fail
 };
 
 std::vector<Case> cases() {
@@ -40,7 +40,7 @@ File open_on(uint32_t drive, const Case& c, const std::filesystem::path& path) {
     return std::move(*file);
 }
 
-// A ring over both copies of each file, on drives that refuse what is not made of their blocks.
+// A ring over both copies of each file, on drives that refuse reads of other than whole blocks.
 std::unique_ptr<ReadRing> start(const Case& c, std::vector<std::array<File*, 2>> files,
                                 SimFaults faults = {}) {
     auto engine = std::make_unique<SimEngine>(11, faults);
@@ -68,7 +68,7 @@ void check_drives(const Case& c, const ReadRing& ring) {
 
 }  // namespace
 
-TEST_CASE("copies: the largest alignment of all is that of each, and stays with a moved file") {
+TEST_CASE("copies: each has the largest alignment of all, and keeps it when moved") {
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("a", random_bytes(10'000, 1));
     std::vector<File> files;
@@ -87,13 +87,13 @@ TEST_CASE("copies: the largest alignment of all is that of each, and stays with 
     CHECK(moved.alignment() == 16384);
     files[0] = std::move(files[1]);
     CHECK(files[0].alignment() == 16384);
-    // What its own drive asks for is as it was.
+    // The file's own alignment stays as it was.
     CHECK(moved.own_alignment() == own);
     CHECK(moved.resume_at(3 * own + 1) ==
           (moved.access() == Access::direct ? 3 * own : 3 * own + 1));
 }
 
-TEST_CASE("copies: a model and its mirror on two file systems are opened with one alignment") {
+TEST_CASE("copies: a model and its mirror on another file system get the same alignment") {
     ExpertShards shards;
     shards.experts = 2;
     const TempFolder disk = TempFolder::on_drive(), memory("sluice", "/dev/shm");
@@ -114,7 +114,7 @@ TEST_CASE("copies: a model and its mirror on two file systems are opened with on
     }
 }
 
-TEST_CASE("copies: experts from drives of different blocks, all of them well or one failing") {
+TEST_CASE("copies: experts from drives with different blocks, with and without a failing drive") {
     ExpertShards shards;
     shards.experts = 4;
     shards.codes = (300u << 10) + 7;
@@ -122,7 +122,7 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
     const TempFolder first = TempFolder::on_drive(), second = TempFolder::on_drive();
     shards.write(first.path(), {0, 1}, true);
     shards.write(second.path(), {0, 1}, false);
-    // Where the tensors are, and what they hold.
+    // Knows where the tensors are.
     Rig plain(first.path(), {}, Access::buffered);
     for (const Case& c : cases()) {
         CAPTURE(c.coarse);
@@ -171,7 +171,7 @@ TEST_CASE("copies: experts from drives of different blocks, all of them well or 
     }
 }
 
-TEST_CASE("copies: rows of a table, from the first drive or, when that fails, from another") {
+TEST_CASE("copies: rows of a table from the first drive or, if it fails, from another") {
     constexpr uint64_t rows = 900, codes = 1237, scales = codes + rows * 256 + 99;
     const std::string bytes = random_bytes(scales + rows * 8, 5);  // ends with the last row
     const TempFolder first = TempFolder::on_drive(), second = TempFolder::on_drive();
@@ -204,7 +204,7 @@ TEST_CASE("copies: rows of a table, from the first drive or, when that fails, fr
     }
 }
 
-TEST_CASE("copies: a stage of rows holds a whole block, also of a table that is only planned") {
+TEST_CASE("copies: a row stage holds a whole block, also for a table that is only planned") {
     CHECK(row_stage_bytes({nullptr, 0, 256, 0, 8, 10}) == 64u << 10);
     const TempFolder folder = TempFolder::on_drive();
     File file = open_on(0, {0, 1u << 20, {}}, folder.write("rows", random_bytes(5000, 1)));

@@ -16,14 +16,14 @@ DriveMeter::Time at(double ms) {
     return DriveMeter::Time{} + std::chrono::nanoseconds(static_cast<int64_t>(ms * 1e6));
 }
 
-// A drive that delivers one read after the other, and a caller that keeps some in flight, waits for
-// them, computes now and then, and gets the processor late now and then.
+// A drive that delivers reads one by one, and a caller that keeps some in flight, waits for them,
+// sometimes computes, and sometimes gets the processor late.
 struct BusyCaller {
     DriveMeter meter;
     std::mt19937_64 random;
     double ms_a_read = 2.6;  // 0.4 GB/s
     double now = 0, drive_free = 0;
-    std::deque<double> done;  // when the reads in flight are
+    std::deque<double> done;  // finish times of the reads in flight
 
     explicit BusyCaller(uint64_t seed) : random(seed) {}
     bool chance(double share) { return std::uniform_real_distribution<>()(random) < share; }
@@ -34,7 +34,7 @@ struct BusyCaller {
             drive_free = std::max(drive_free, now) + ms_a_read;
             done.push_back(drive_free);
         }
-        if (chance(0.02)) {  // whoever delivers was late, too: what is done comes in a burst
+        if (chance(0.02)) {  // delivery was late, too: completions come in a burst
             double until = now + about(40);
             for (double& one : done) {
                 if (one < until) one = until += 0.02;
@@ -53,10 +53,10 @@ struct BusyCaller {
 
 }  // namespace
 
-TEST_CASE("meter: only what was waited for is timed") {
+TEST_CASE("meter: only reads that were waited for are timed") {
     DriveMeter meter;
     for (int i = 0; i < 16; ++i) meter.queued(at(0));
-    // One MiB a millisecond; some are found a second late and say nothing.
+    // One MiB per millisecond; some are found a second late and are not timed.
     for (int i = 1; i <= 8; ++i) meter.finished(at(i), read_bytes, true);
     CHECK(meter.rate() == doctest::Approx(1.048576e9));
     for (int i = 9; i <= 11; ++i) meter.finished(at(1000), read_bytes, false);
@@ -71,11 +71,11 @@ TEST_CASE("meter: only what was waited for is timed") {
         for (int i = 1; i <= 4; ++i) {
             meter.finished(at(2000 + batch * 100 + i * (batch < 100 ? 1 : 4)), read_bytes, true);
         }
-        if (batch < 150) CHECK_FALSE(meter.slow());  // not yet for long
+        if (batch < 150) CHECK_FALSE(meter.slow());  // not for long enough yet
     }
     CHECK(meter.slowed_down());
     CHECK(meter.best() == doctest::Approx(1.048576e9));
-    CHECK_FALSE(meter.slowed_down());  // told once
+    CHECK_FALSE(meter.slowed_down());  // reported once
     CHECK(meter.slow());
     for (int batch = 0; batch < 10; ++batch) {
         for (int i = 0; i < 4; ++i) meter.queued(at(30000 + batch * 100));
@@ -84,10 +84,11 @@ TEST_CASE("meter: only what was waited for is timed") {
     CHECK_FALSE(meter.slow());  // it recovered
 }
 
-TEST_CASE("meter: a caller that got the processor late makes no drive look slow") {
+TEST_CASE("meter: a caller that gets the processor late does not make a drive look slow") {
     DriveMeter meter;
     double now = 0;
-    // A MiB a millisecond; the caller sleeps through 32 of them, and finds one, then the others.
+    // One MiB per millisecond; the caller sleeps through 32 of them, then finds one, then the
+    // others.
     for (int round = 0; round < 20; round++, now += 100) {
         for (int i = 0; i < 64; ++i) meter.queued(at(now));
         for (int i = 1; i <= 32; ++i) meter.finished(at(now + i), read_bytes, true);
@@ -108,7 +109,7 @@ TEST_CASE("meter: a caller that got the processor late makes no drive look slow"
     CHECK(meter.slowed_down());
 }
 
-TEST_CASE("meter: a steady drive is never called slow, one that became slow soon is") {
+TEST_CASE("meter: a steady drive is never reported as slow, one that slows down soon is") {
     for (uint64_t seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         BusyCaller caller(seed);

@@ -21,7 +21,7 @@ using State = DriveStats::State;
 constexpr double mb = 1e6;
 constexpr ExpertTuning tuning{2, 64u << 10, 8};
 
-// Reads of one drive fail from some time on.
+// From some time on, reads of one drive fail.
 class FailingDrive final : public RingEngine {
  public:
     explicit FailingDrive(uint32_t drive) : drive_(drive) {}
@@ -85,7 +85,7 @@ struct Drives {
         paced = engine.get();
         rig->start(std::move(engine), depth);
     }
-    // All experts in an order that alternates between the layers. Bytes a second.
+    // Reads all experts, alternating between the layers. Returns bytes per second.
     double read_all() {
         const double start = clock ? clock->seconds() : 0;
         const uint64_t before = rig->reader->bytes_read();
@@ -102,7 +102,7 @@ struct Drives {
     }
 };
 
-// What is written to stderr between here and lines().
+// Captures what is written to stderr until lines().
 class Warnings {
  public:
     Warnings() : kept_(dup(2)) {
@@ -139,7 +139,8 @@ uint64_t sum(std::span<const uint64_t> values) {
 
 }  // namespace
 
-TEST_CASE("shares: in proportion, less for who has more to do, nothing below the least") {
+TEST_CASE(
+    "shares: in proportion to speed, less for a drive with more to do, none below the minimum") {
     std::vector<uint64_t> shares(2);
     const auto share = [&](std::vector<CopyState> copies, uint64_t total, uint64_t least) {
         share_bytes(total, 4096, least, copies, shares);
@@ -149,7 +150,7 @@ TEST_CASE("shares: in proportion, less for who has more to do, nothing below the
     };
     const uint64_t total = 30 * 4096;
     CHECK(share({{2, 0}, {1, 0}}, total, 1) == std::vector<uint64_t>{20 * 4096, 10 * 4096});
-    // 10 blocks are still owed by the first: together 40, of which 26.7 - 10 and 13.3.
+    // The first still has 10 blocks to deliver: 40 in all, divided into 26.7 - 10 and 13.3.
     CHECK(share({{2, 10 * 4096}, {1, 0}}, total, 1)[1] == 13 * 4096);
     CHECK(share({{2, 1000 * 4096}, {1, 0}}, total, 1) == std::vector<uint64_t>{0, total});
     CHECK(share({{100, 0}, {1, 0}}, total, 2 * 4096) == std::vector<uint64_t>{total, 0});
@@ -157,7 +158,8 @@ TEST_CASE("shares: in proportion, less for who has more to do, nothing below the
     CHECK(share({{2, 0}, {1, 0}}, 4096, 4096) == std::vector<uint64_t>{4096, 0});
 }
 
-TEST_CASE("shares: any drives, any backlog: everything once, none later than it must") {
+TEST_CASE(
+    "shares: for any drives and backlogs, every byte once and no drive later than necessary") {
     std::mt19937_64 random(4);
     for (int round = 0; round < 2000; ++round) {
         CAPTURE(round);
@@ -208,11 +210,11 @@ TEST_CASE("drives: shards spread over two are read at the sum of their speeds") 
     CHECK(d.rig->ring->drive(0).bytes() == d.rig->ring->drive(1).bytes());
 }
 
-TEST_CASE("drives: one that is busy does not keep another waiting") {
+TEST_CASE("drives: a busy drive does not hold up another") {
     Drives d;
     d.spread();
     d.pace({{200 * mb, 0}});
-    // Far more than may be in flight on the first, before a single one of the second.
+    // Far more for the first drive than may be in flight, before one for the second.
     for (int32_t expert = 0; expert < 12; ++expert) d.rig->request({0, expert});
     d.rig->request({1, 0});
     Arrived arrived[1];
@@ -232,7 +234,7 @@ TEST_CASE("drives: a prefetch goes to an idle drive while another is busy") {
     d.spread();
     d.pace({{200 * mb, 0}});
     for (int32_t expert = 0; expert < 12; ++expert) d.rig->request({0, expert});
-    d.rig->request({0, 11}, Urgency::prefetch);  // its drive is busy to the end
+    d.rig->request({0, 11}, Urgency::prefetch);  // its drive is busy until the end
     d.rig->request({1, 3}, Urgency::prefetch);
     std::vector<ExpertKey> order;
     for (const Arrived& arrived : d.rig->collect_all()) order.push_back(arrived.key);
@@ -245,14 +247,14 @@ TEST_CASE("mirror: two to one, read at the sum of their speeds") {
     Drives d;
     d.mirror({0, 1});
     d.pace({{200 * mb, 80e-6}, {100 * mb, 80e-6}});
-    d.read_all();  // speeds are not known before
+    d.read_all();  // so that speeds are known
     const double a = static_cast<double>(d.rig->ring->drive(0).bytes());
     CHECK(d.read_all() > 0.95 * 300 * mb);
     CHECK(d.rig->ring->drive(0).rate() == doctest::Approx(200 * mb).epsilon(0.1));
     CHECK(d.rig->ring->drive(1).rate() == doctest::Approx(100 * mb).epsilon(0.1));
     CHECK(static_cast<double>(d.rig->ring->drive(0).bytes()) - a >
           0.6 * static_cast<double>(d.rig->map.expert_bytes({0, 0})) * 24);
-    // A single expert is divided too.
+    // A single expert is divided, too.
     const double start = d.clock->seconds();
     d.rig->request({0, 0});
     d.rig->collect_all();
@@ -261,7 +263,7 @@ TEST_CASE("mirror: two to one, read at the sum of their speeds") {
     CHECK(rate > 0.9 * 300 * mb);
 }
 
-TEST_CASE("mirror: of some shards only, the other drive is not left idle") {
+TEST_CASE("mirror: with only some of the shards, the other drive is not idle") {
     Drives d;
     d.mirror({1});
     d.pace({{100 * mb, 0}, {100 * mb, 0}});
@@ -269,7 +271,7 @@ TEST_CASE("mirror: of some shards only, the other drive is not left idle") {
     CHECK(d.read_all() > 0.93 * 200 * mb);
 }
 
-TEST_CASE("mirror: a drive that slows down is asked for less, with one line") {
+TEST_CASE("mirror: a drive that slows down is read less, and reported in one line") {
     Drives d;
     d.mirror({0, 1});
     Warnings warnings;
@@ -294,7 +296,7 @@ TEST_CASE("mirror: a drive that slows down is asked for less, with one line") {
     CHECK(lines[0].find("slow") != std::string::npos);
 }
 
-TEST_CASE("mirror: a drive that fails is left out, with one line, and nothing is lost") {
+TEST_CASE("mirror: a failed drive is no longer used, reported in one line, and nothing is lost") {
     for (const uint32_t drive : {0u, 1u}) {
         CAPTURE(drive);
         Drives d;
@@ -314,7 +316,7 @@ TEST_CASE("mirror: a drive that fails is left out, with one line, and nothing is
         CHECK(drives[drive].state == State::left_out);
         CHECK(drives[drive].cause.find("EIO") != std::string::npos);
         CHECK(drives[1 - drive].state == State::in_use);
-        // What failed on one counts where it was read in the end.
+        // A read that failed on one drive counts for the drive that delivered it.
         const ExpertReader& reader = *d.rig->reader;
         CHECK(reader.bytes_from(drive) == drives[drive].bytes);
         CHECK(reader.bytes_from(0) + reader.bytes_from(1) == reader.bytes_read());
@@ -326,7 +328,7 @@ TEST_CASE("mirror: a drive that fails is left out, with one line, and nothing is
     }
 }
 
-TEST_CASE("mirror: when no copy is left the expert fails, naming shard and drive") {
+TEST_CASE("mirror: if no copy is left, the expert fails with an error that names shard and drive") {
     Drives d;
     d.mirror({0});
     Warnings warnings;
@@ -345,13 +347,14 @@ TEST_CASE("mirror: when no copy is left the expert fails, naming shard and drive
         CHECK(message.find("model-0000") != std::string::npos);
         CHECK(message.find("EIO") != std::string::npos);
     }
-    CHECK(failed == 2);  // one of each layer has bytes there
-    // Layer 0 was tried on both drives, the last of which is named; layer 1 has no copy.
+    CHECK(failed == 2);  // one expert of each layer has bytes there
+    // Layer 0 was tried on both drives, and the last one is named; layer 1 has no copy.
     const auto lines = warnings.lines();
     CHECK(lines.size() == 1);
 }
 
-TEST_CASE("mirror: a shard that differs is an error that names it, so is none at all") {
+TEST_CASE(
+    "mirror: a shard that differs is an error that names it, and so is a mirror without shards") {
     const ExpertShards shards;
     TempFolder model, mirror;
     shards.write(model.path(), {0, 1}, true);
@@ -394,7 +397,8 @@ TEST_CASE("mirror: a shard that differs is an error that names it, so is none at
     CHECK(opened->copies()[1][0].drive() == 1);
 }
 
-TEST_CASE("mirror: on the drive that has its shards already it is told as idle, elsewhere not") {
+TEST_CASE(
+    "mirror: reported as idle if it is on a drive that has its shards already, and only then") {
     const ExpertShards shards;
     TempFolder model, second, beside;
     TempFolder apart("sluice", "/dev/shm");  // memory: a device of its own
@@ -421,7 +425,7 @@ TEST_CASE("mirror: on the drive that has its shards already it is told as idle, 
     CHECK(idle[0].find(second.path().string()) != idle[0].npos);
 }
 
-TEST_CASE("mirror: any faults, any tuning, the same bytes") {
+TEST_CASE("mirror: the same bytes with any faults and any tuning") {
     for (uint64_t seed = 0; seed < 12; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random(seed);

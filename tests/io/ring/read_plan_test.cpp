@@ -19,7 +19,7 @@ struct Case {
     uint64_t part_min;
 };
 
-// Ranges that often touch, follow each other, repeat, or end where the file ends.
+// Ranges that often touch, adjoin, repeat, or end at the end of the file.
 Case random_case() {
     using rc::gen::inRange;
     Case c{};
@@ -31,7 +31,7 @@ Case random_case() {
     for (int i = *inRange(0, 8); i > 0; --i) {
         switch (*inRange(0, 4)) {
             case 0:
-                break;  // goes on where the last one ended
+                break;  // begins where the last one ended
             case 1:
                 at = std::min(at + *inRange<uint64_t>(0, 9000), c.file_size);
                 break;
@@ -57,7 +57,8 @@ void check(const char* what, const std::function<void()>& property) {
 
 }  // namespace
 
-TEST_CASE("reads are aligned, disjoint in the destination, and needed up to end-of-file") {
+TEST_CASE(
+    "reads are aligned, disjoint in the destination, and need bytes up to the end of the file") {
     check("shape of reads", [] {
         const Case c = random_case();
         const ReadPlan plan = plan_of(c);
@@ -66,7 +67,7 @@ TEST_CASE("reads are aligned, disjoint in the destination, and needed up to end-
             RC_ASSERT(read.offset % c.alignment == 0u);
             RC_ASSERT(read.length % c.alignment == 0u);
             RC_ASSERT(read.length > 0u);
-            RC_ASSERT(read.to == to);  // one after another, nothing left out
+            RC_ASSERT(read.to == to);  // one after another, without gaps
             RC_ASSERT(read.offset < c.file_size);
             RC_ASSERT(read.needed == std::min<uint64_t>(read.length, c.file_size - read.offset));
             to += read.length;
@@ -79,7 +80,7 @@ TEST_CASE("the destination holds every range where the plan says") {
     check("content", [] {
         const Case c = random_case();
         const ReadPlan plan = plan_of(c);
-        // The destination as the file offsets that land there.
+        // The destination, as the file offsets of its bytes.
         std::vector<uint64_t> content(plan.bytes, UINT64_MAX);
         for (const PlannedRead& read : plan.reads) {
             for (uint32_t i = 0; i < read.needed; ++i) content[read.to + i] = read.offset + i;
@@ -94,7 +95,7 @@ TEST_CASE("the destination holds every range where the plan says") {
     });
 }
 
-TEST_CASE("no block is read for nothing, and neighbours are merged") {
+TEST_CASE("no block is read without need, and neighbours are merged") {
     check("cost", [] {
         const Case c = random_case();
         const ReadPlan plan = plan_of(c);
@@ -116,7 +117,7 @@ TEST_CASE("no block is read for nothing, and neighbours are merged") {
     });
 }
 
-TEST_CASE("a range is cut in near-equal parts, not smaller than asked") {
+TEST_CASE("a range is cut into nearly equal parts of at least the requested size") {
     check("parts", [] {
         Case c = random_case();
         c.ranges.resize(1);

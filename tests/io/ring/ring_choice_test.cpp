@@ -1,4 +1,4 @@
-// Which engine is chosen where io_uring is forbidden, and what is said about it.
+// Which engine is chosen if io_uring is forbidden, and the reason that is given.
 #include <doctest/doctest.h>
 #include <grp.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ struct Told : ReadClient {
     }
 };
 
-// Reads a page of `path` through `ring`, and says whether it is what the file holds.
+// Reads a page of `path` through `ring` and says whether it matches the file.
 std::string read_through(ReadRing& ring, const File& file, std::byte* to, char want) {
     Told client;
     ring.queue({.file = &file,
@@ -46,7 +46,7 @@ std::string read_through(ReadRing& ring, const File& file, std::byte* to, char w
     return client.text == "fine" && !equal ? "different" : client.text;
 }
 
-// "ENGINE|cause|outcome of a read" as seen with these calls blocked.
+// "ENGINE|cause|outcome of a read" with these calls blocked.
 std::string choose(const std::vector<BlockedCall>& calls, IoEngine engine,
                    const std::filesystem::path& path) {
     return in_child([&] {
@@ -64,7 +64,7 @@ std::string choose(const std::vector<BlockedCall>& calls, IoEngine engine,
 
 }  // namespace
 
-TEST_CASE("a sandbox that forbids any one of io_uring's calls leads to threads, with the cause") {
+TEST_CASE("if a sandbox forbids any call of io_uring, threads are used and the cause is given") {
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
     struct Call {
@@ -94,7 +94,7 @@ TEST_CASE("a sandbox that forbids any one of io_uring's calls leads to threads, 
     }
 }
 
-TEST_CASE("an old kernel, or one short of memory, is told as that") {
+TEST_CASE("an old kernel, or one short of memory, is named as the cause") {
     if (!uring_here()) return;
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
@@ -110,15 +110,15 @@ TEST_CASE("an old kernel, or one short of memory, is told as that") {
     }
 }
 
-TEST_CASE("kernels without the newer flags or tables still give a ring") {
+TEST_CASE("io_uring works without the newer flags and tables of kernels") {
     if (!uring_here()) return;
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
-    // As before 5.19: nothing can be registered piece by piece.
+    // As before 5.19: there are no tables to fill one by one.
     CHECK(choose({{SYS_io_uring_register, EINVAL}}, IoEngine::uring, path) == "uring||added fine");
 }
 
-TEST_CASE("automatic takes io_uring where it works, and says nothing") {
+TEST_CASE("automatic uses io_uring if it works, and gives no cause") {
     if (!uring_here()) return;
     const auto choice = make_ring_engine({});
     REQUIRE(choice);
@@ -126,7 +126,7 @@ TEST_CASE("automatic takes io_uring where it works, and says nothing") {
     CHECK(choice->cause.empty());
 }
 
-TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line with the cure, and reads go on") {
+TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line that says what to do, and reads continue") {
     if (!uring_here()) return;
     const TempFolder folder = TempFolder::on_drive();
     const auto path = folder.write("shard", std::string(page_size, 'x'));
@@ -155,7 +155,7 @@ TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line with the cure, and reads go o
             true);
         CAPTURE(text);
         CHECK(text.ends_with("|fine"));
-        // Some kernels count the ring itself, and then have none to give.
+        // Some kernels count the ring itself as locked memory, and then refuse it.
         if (mentions(text, "some kernels count")) {
             CHECK(limit < 8u << 20);
             continue;
@@ -166,7 +166,7 @@ TEST_CASE("buffers beyond RLIMIT_MEMLOCK: one line with the cure, and reads go o
     }
 }
 
-TEST_CASE("registered memory is read into, and so is memory across two registrations") {
+TEST_CASE("reads into registered memory work, and across two registrations, too") {
     if (!uring_here()) return;
     const TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(16 * page_size, 1);

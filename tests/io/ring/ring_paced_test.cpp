@@ -27,7 +27,7 @@ struct Times : ReadClient {
     }
 };
 
-// Two drives with a file each, and a ring whose time is simulated.
+// Two drives with one file each, and a ring in simulated time.
 struct Scene {
     TempFolder folder = TempFolder::on_drive();
     std::string content = random_bytes(8 * mib, 1);
@@ -64,10 +64,10 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("paced: one pipe of the given rate, latencies side by side") {
+TEST_CASE("paced: one pipe of the given rate, with latencies that overlap") {
     Scene s({{mib * 100.0, 0.002}});
     for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, 0);
-    CHECK(*s.ring->reap(false) == 0);  // nothing is there before its time
+    CHECK(*s.ring->reap(false) == 0);  // nothing arrives early
     s.finish();
     for (uint64_t tag = 0; tag < 8; ++tag) {
         CAPTURE(tag);
@@ -79,7 +79,7 @@ TEST_CASE("paced: one pipe of the given rate, latencies side by side") {
     CHECK(s.ring->stats().wait_s == doctest::Approx(0.082));
 }
 
-TEST_CASE("paced: an idle drive is not owed time") {
+TEST_CASE("paced: a drive does not save up idle time") {
     Scene s({{mib * 100.0, 0}});
     s.queue(0, 0);
     s.finish();
@@ -89,7 +89,7 @@ TEST_CASE("paced: an idle drive is not owed time") {
     CHECK(s.times.at[1] == doctest::Approx(1.02));
 }
 
-TEST_CASE("paced: drives with rates of their own, and one rate for all") {
+TEST_CASE("paced: a rate for each drive, and one rate for all") {
     SUBCASE("own") {
         Scene s({{mib * 100.0, 0}, {mib * 50.0, 0.001}});
         for (uint64_t tag = 0; tag < 8; ++tag) s.queue(tag, tag % 2);
@@ -114,7 +114,7 @@ TEST_CASE("paced: drives with rates of their own, and one rate for all") {
     }
 }
 
-TEST_CASE("paced: the faults of what is below come through") {
+TEST_CASE("paced: errors of the inner engine are passed on") {
     SUBCASE("bytes are right whatever the inner engine does") {
         Scene s({{mib * 100.0, 0.0001}},
                 {.short_read = 0.3, .again = 0.2, .reorder = 0.5, .late = 0.5});
@@ -132,7 +132,7 @@ TEST_CASE("paced: the faults of what is below come through") {
     }
 }
 
-TEST_CASE("paced: by the real clock never faster than the rate") {
+TEST_CASE("paced: with the real clock, never faster than the rate") {
     TempFolder folder = TempFolder::on_drive();
     const std::string content = random_bytes(8 * mib, 2);
     auto file = File::open(folder.write("shard", content));
@@ -155,7 +155,7 @@ TEST_CASE("paced: by the real clock never faster than the rate") {
     CHECK(std::memcmp(memory->data(), content.data(), content.size()) == 0);
 }
 
-TEST_CASE("paced: what is asked for in words") {
+TEST_CASE("paced: parsing rates and latencies") {
     CHECK(paces_text(*parse_paces("8.8GB,80us")) == "8.8 GB/s, 80 us");
     CHECK(paces_text(*parse_paces("8.8GB+512MB,1ms")) == "8.8 GB/s + 512 MB/s, 1000 us");
     for (const char* bad : {"", "x", "1", "8GB,", "8GB,us", "8GB,nanus", "8GB,1e999s", "8GB,80us,1",

@@ -26,7 +26,7 @@ namespace {
 
 using EngineMaker = std::function<std::unique_ptr<RingEngine>(uint32_t depth, uint64_t seed)>;
 
-// The engines that this machine has; io_uring may be forbidden to it.
+// The engines that work on this machine; io_uring may be forbidden.
 std::vector<std::pair<std::string, EngineMaker>> engines() {
     std::vector<std::pair<std::string, EngineMaker>> makers;
     if (make_uring_engine({.depth = 1})) {
@@ -51,7 +51,7 @@ void on_every_engine(const std::function<void(const EngineMaker&)>& test) {
     }
 }
 
-// Remembers what it was told, and checks that it is told once.
+// Remembers its finished reads, and checks that each is reported once.
 struct Recorder : ReadClient {
     std::map<uint64_t, std::optional<Error>> told;
     std::vector<uint64_t> order;
@@ -107,7 +107,7 @@ void drain(ReadRing& ring) {
 
 }  // namespace
 
-TEST_CASE("every read arrives whole and is told once, on every engine") {
+TEST_CASE("every read arrives complete and is reported once, on every engine") {
     for (const Access access : {Access::direct, Access::buffered}) {
         Fixture f(1'000'003, access);
         const uint64_t pages = round_up(f.content.size(), page_size) / page_size;
@@ -166,15 +166,15 @@ TEST_CASE("bytes past the end of the file are zero, whatever was there") {
     });
 }
 
-TEST_CASE("a file that became shorter is an error of the reads that miss bytes") {
+TEST_CASE("after a file was truncated, the reads that miss bytes fail") {
     for (const Access access : {Access::direct, Access::buffered}) {
         Fixture f(100'000, access);
         std::filesystem::resize_file(f.file.path(), 20'000);
         on_every_engine([&](const EngineMaker& make) {
             ReadRing ring(make(8, 5), 8);
             Recorder client;
-            ring.queue(f.read(0, 4, client, 0));   // all there
-            ring.queue(f.read(4, 4, client, 1));   // the end is inside, not on a block
+            ring.queue(f.read(0, 4, client, 0));   // complete
+            ring.queue(f.read(4, 4, client, 1));   // the end is inside, within a block
             ring.queue(f.read(10, 4, client, 2));  // past the end
             drain(ring);
             ring.queue(f.read(0, 25, client, 3));  // the same memory
@@ -214,7 +214,7 @@ TEST_CASE("clients may queue from read_done") {
     });
 }
 
-TEST_CASE("a bad descriptor is the client's error, and the ring lives on") {
+TEST_CASE("a bad descriptor is an error for its client, and the ring still works") {
     Fixture f;
     on_every_engine([&](const EngineMaker& make) {
         ReadRing ring(make(4, 1), 4);
@@ -281,7 +281,7 @@ TEST_CASE("scripted completions") {
         return list;
     };
     using List = std::vector<std::pair<uint64_t, uint32_t>>;
-    if (f.file.access() != Access::direct) return;  // the tests lie where there is none
+    if (f.file.access() != Access::direct) return;  // no direct reads in this folder
     const uint64_t block = f.file.alignment();
 
     SUBCASE("a short direct read goes on from the front of the block it stopped in") {
@@ -341,7 +341,7 @@ TEST_CASE("scripted completions") {
     }
 }
 
-TEST_CASE("a short buffered read goes on at the byte it stopped at") {
+TEST_CASE("a short buffered read continues at the byte where it stopped") {
     Fixture f(1'000'003, Access::buffered);
     auto owned = std::make_unique<SimEngine>(1);
     SimEngine& engine = *owned;
@@ -358,7 +358,7 @@ TEST_CASE("a short buffered read goes on at the byte it stopped at") {
     CHECK(f.arrived(read));
 }
 
-TEST_CASE("storage errors by chance: right bytes or an error, never neither") {
+TEST_CASE("random storage errors: either correct bytes or an error") {
     Fixture f;
     int failed = 0;
     for (uint64_t seed = 1; seed <= 100; ++seed) {
@@ -398,7 +398,7 @@ TEST_CASE("a bad spot fails the reads that touch it") {
     }
 }
 
-TEST_CASE("a broken engine breaks the ring for good, and nothing hangs") {
+TEST_CASE("a broken engine breaks the ring permanently, and nothing hangs") {
     struct Broken final : RingEngine {
         bool at_submit;
         explicit Broken(bool at_submit) : at_submit(at_submit) {}
@@ -424,7 +424,7 @@ TEST_CASE("a broken engine breaks the ring for good, and nothing hangs") {
     }
 }
 
-TEST_CASE("the depth asked for is checked") {
+TEST_CASE("the requested depth is checked") {
     for (const uint32_t depth : {0u, 4097u, UINT32_MAX}) {
         for (const IoEngine engine : {IoEngine::automatic, IoEngine::uring, IoEngine::threads}) {
             const auto choice = make_ring_engine({.engine = engine, .depth = depth});
@@ -435,7 +435,7 @@ TEST_CASE("the depth asked for is checked") {
     CHECK(make_ring_engine({.engine = IoEngine::threads, .depth = 4096}));
 }
 
-TEST_CASE("more files than the kernel's table was made for") {
+TEST_CASE("more files than the kernel's table holds") {
     Fixture f(8192);
     for (int i = 0; i < 100; ++i) f.folder.write(cat("f", i), random_bytes(4096, i));
     on_every_engine([&](const EngineMaker& make) {
@@ -453,7 +453,8 @@ TEST_CASE("more files than the kernel's table was made for") {
         }
         ReadRing ring(std::move(engine), 8);
         for (int round = 0; round < 2; ++round) {
-            for (const File& file : files) REQUIRE(ring.add_file(file));  // twice is once
+            for (const File& file : files)
+                REQUIRE(ring.add_file(file));  // adding a file twice is harmless
         }
         Recorder client;
         for (size_t i = 0; i < files.size(); ++i) {
@@ -467,7 +468,7 @@ TEST_CASE("more files than the kernel's table was made for") {
     });
 }
 
-TEST_CASE("queueing more than the depth is the caller's bug") {
+TEST_CASE("queueing more than the depth is a bug of the caller") {
     Fixture f;
     rlimit no_core{};
     const pid_t child = fork();
