@@ -103,6 +103,24 @@ def top_level():
     return {name for name in os.listdir(ROOT) if not name.startswith("build")}
 
 
+def documents():
+    """Every .md file of the project, relative to ROOT."""
+    for at, folders, names in os.walk(ROOT):
+        folders[:] = [f for f in folders if f == ".github" or not f.startswith((".", "build"))]
+        for name in names:
+            if name.endswith(".md"):
+                yield os.path.relpath(os.path.join(at, name), ROOT)
+
+
+def check_links(path):
+    """Relative links lead to something in the project."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        text = re.sub(r"```.*?```|`[^`]*`", "", f.read(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if not re.match(r"[a-z]+:", target) and not os.path.exists(os.path.join(ROOT, os.path.dirname(path), target)):
+            problems.append(f"{path}: a link to {target}, which does not exist")
+
+
 def check_readme():
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
         text = f.read()
@@ -121,6 +139,8 @@ def main():
                 check_source(path, f.read())
             count += 1
     check_readme()
+    for path in documents():
+        check_links(path)
     for name in top_level():
         if name not in TOP and not name.startswith("."):
             problems.append(f"{name}: not one of the top-level names")
