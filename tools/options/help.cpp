@@ -27,14 +27,27 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
     return out;
 }
 
+// Whether help lists the registered classes or names the default, so that tools/OPTIONS.md does not
+// depend on which classes there are.
+enum class Names { all, default_only };
+
 // The help of a row, the names of registered classes filled in.
-std::string help_of(const OptionSpec& spec) {
+std::string help_of(const OptionSpec& spec, Names which) {
+    struct Mark {
+        std::string_view mark;
+        std::vector<std::string> names;
+        const char* by_default;
+    };
+    const Mark marks[] = {{"{policies}", policy_names(), default_policy},
+                          {"{predictors}", predictor_names(), default_predictor}};
     std::string out = spec.help;
-    const std::pair<std::string_view, std::vector<std::string>> lists[] = {
-        {"{policies}", policy_names()}, {"{predictors}", predictor_names()}};
-    for (const auto& [mark, names] : lists) {
-        if (const size_t at = out.find(mark); at != out.npos)
-            out.replace(at, mark.size(), joined(names, ", "));
+    for (const Mark& one : marks) {
+        const size_t at = out.find(one.mark);
+        if (at == out.npos) continue;
+        out.replace(at, one.mark.size(),
+                    which == Names::all
+                        ? joined(one.names, ", ")
+                        : cat(one.by_default, " (default; --help-advanced lists all names)"));
     }
     return out;
 }
@@ -86,8 +99,8 @@ std::string option_lists(const std::vector<const OptionSpec*>& rows) {
         for (const OptionSpec* spec : rows) {
             if (spec->group != group) continue;
             const std::string value = spec->is_switch() ? "" : cat(" ", spec->value_name);
-            out += paragraph(cat("  ", joined(spec->flags(), ", "), value), help_of(*spec),
-                             help_column);
+            out += paragraph(cat("  ", joined(spec->flags(), ", "), value),
+                             help_of(*spec, Names::all), help_column);
         }
     }
     return out;
@@ -209,8 +222,8 @@ std::string options_markdown() {
             if (spec->group != group) continue;
             const std::string value = spec->is_switch() ? "" : cat(" ", spec->value_name);
             out += cat("| `", for_table(joined(spec->flags(), ", ") + value), "` | ",
-                       for_table(help_of(*spec)), " | ", command_names(spec->commands), " | ",
-                       notes_of(*spec), " |\n");
+                       for_table(help_of(*spec, Names::default_only)), " | ",
+                       command_names(spec->commands), " | ", notes_of(*spec), " |\n");
         }
     }
     return out;
