@@ -9,7 +9,7 @@ what=${1:-all}
 say() { printf '\n== %s\n' "$*"; }
 
 say "build and tests"
-bash tools/setup.sh build -DSLUICE_CUDA=OFF
+bash tools/setup.sh build -DSLUICE_CUDA=OFF -DSLUICE_WARNINGS_ARE_ERRORS=ON
 temporary=$(mktemp -d)
 chmod 1777 "$temporary" # as /tmp is: tests become other users
 trap 'rm -rf "$temporary"' EXIT

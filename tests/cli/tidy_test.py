@@ -25,6 +25,9 @@ SOURCE = (".h", ".cpp", ".cu", ".cuh")
 LINE_MAX, FUNCTION_MAX, FILE_MAX = 100, 70, 500
 README_WORDS_MAX, README_LINE_MAX = 2000, 120
 CONTROL = re.compile(r"^\s*(if|for|while|switch|catch|else|do|return|namespace|class|struct|enum|union|extern|using)\b")
+# One way of saying it: ++i where the value is not used, no kNames (casts: -Wold-style-cast).
+STYLE = [(re.compile(r"(^\s*|; )[\w.>\[\]-]+(\+\+|--)(;|\))"), "++i and --i, where the value is not used"),
+         (re.compile(r"\bk[A-Z][a-z]\w*"), "names of constants are lower_snake")]
 WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 problems = []
 
@@ -89,7 +92,10 @@ def check_source(path, text):
             problems.append(f"{path}:{n}: unfinished note")
     if text.count("\n") > FILE_MAX:
         problems.append(f"{path}: {text.count(chr(10))} lines, at most {FILE_MAX}")
-    for first, lines in functions(bare(text)):
+    code = bare(text)
+    for n, line in enumerate(code.split("\n"), 1):
+        problems.extend(f"{path}:{n}: {wanted}" for pattern, wanted in STYLE if pattern.search(line))
+    for first, lines in functions(code):
         if lines > FUNCTION_MAX and "tests/" not in path:
             problems.append(f"{path}:{first}: function of {lines} lines, at most {FUNCTION_MAX}")
 

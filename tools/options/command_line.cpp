@@ -1,5 +1,7 @@
 #include "tools/options/command_line.h"
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
 
 #include "io/text.h"
@@ -8,15 +10,6 @@
 namespace sluice {
 
 namespace {
-
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
-// "-5" is a number, "-" is standard input.
-bool looks_like_flag(std::string_view argument) {
-    return argument.size() > 1 && argument[0] == '-' && !is_digit(argument[1]);
-}
 
 const OptionSpec* find_flag(Command command, std::string_view flag) {
     for (const OptionSpec& spec : option_table()) {
@@ -28,99 +21,109 @@ const OptionSpec* find_flag(Command command, std::string_view flag) {
     return nullptr;
 }
 
-// Whether "gl" in "-ngl" can be the value of -n: the flag of another program must not become a bad
-// value of ours.
-bool can_be_attached(const OptionSpec& spec, std::string_view value) {
-    if (std::string_view(spec.value_name) != "N") return true;
-    return is_digit(value[0]) || value[0] == '+' || value[0] == '-' || value[0] == '=';
+// "gl" in "-ngl" is no value of -n: the flag of another program must not become a bad value of
+// ours.
+bool is_flag_of_another_program(Command command, const std::string& argument) {
+    if (argument.size() < 3 || argument[0] != '-' || argument[1] == '-') return false;
+    const OptionSpec* spec = find_flag(command, argument.substr(0, 2));
+    return spec && std::string_view(spec->value_name) == "N" &&
+           std::string_view("0123456789+-=").find(argument[2]) == std::string_view::npos;
 }
 
-class Reader {
- public:
-    Reader(Command command, const std::vector<std::string>& arguments)
-        : command_(command), arguments_(arguments) {}
+Error missing_value(const OptionSpec& spec, Command command) {
+    const std::string name = "--" + spec.name();
+    return {Code::usage, cat(name, ": a value is missing: ", name, " ", spec.value_name, " (see ",
+                             help_command(command), ")")};
+}
 
-    Result<CommandLine> read() {
-        while (at_ < arguments_.size()) {
-            const std::string& argument = arguments_[at_++];
-            if (words_only_ || !looks_like_flag(argument))
-                line_.words.push_back(argument);
-            else if (argument == "--")
-                words_only_ = true;
-            else if (argument[1] == '-')
-                long_flag(argument);
-            else
-                short_flags(argument);
-        }
-        for (const auto& [spec, setting] : line_.flags) {
-            if (spec->is(informative)) return std::move(line_);
-        }
-        if (error_) return tl::unexpected(std::move(*error_));
-        return std::move(line_);
-    }
-
- private:
-    void long_flag(const std::string& argument) {
-        const size_t equals = argument.find('=');
-        const std::string flag = argument.substr(0, equals);
-        const OptionSpec* spec = find_flag(command_, flag);
-        if (!spec) return wrong(unknown_flag(flag, command_));
-        if (equals != argument.npos) return add(*spec, argument.substr(equals + 1));
-        if (spec->is_switch()) return add(*spec, "true");
-        take_values(*spec);
-    }
-
-    // "-v", "-n5", "-n 5", "-vp TEXT".
-    void short_flags(const std::string& argument) {
-        for (size_t i = 1; i < argument.size(); ++i) {
-            const OptionSpec* spec = find_flag(command_, std::string{'-', argument[i]});
-            const std::string rest = argument.substr(i + 1);
-            const bool fits =
-                spec && (spec->is_switch() || rest.empty() || can_be_attached(*spec, rest));
-            if (!fits) return wrong(unknown_flag(argument, command_));
-            if (spec->is_switch()) {
-                add(*spec, "true");
-                continue;
-            }
-            return rest.empty() ? take_values(*spec) : add(*spec, rest);
-        }
-    }
-
-    void take_values(const OptionSpec& spec) {
-        if (at_ == arguments_.size()) {
-            const std::string name = "--" + spec.name();
-            return wrong(
-                {Code::usage, cat(name, ": a value is missing: ", name, " ", spec.value_name,
-                                  " (see ", help_command(command_), ")")});
-        }
-        add(spec, arguments_[at_++]);
-        if (!spec.is(several)) return;
-        while (at_ < arguments_.size() && !looks_like_flag(arguments_[at_]))
-            add(spec, arguments_[at_++]);
-    }
-
-    void add(const OptionSpec& spec, std::string value) {
-        Setting& setting = line_.flags[&spec];
-        setting.source = "--" + spec.name();
-        setting.values.push_back(std::move(value));
-    }
-
-    void wrong(Error error) {
-        if (!error_) error_ = std::move(error);
-    }
-
-    Command command_;
-    const std::vector<std::string>& arguments_;
-    size_t at_ = 0;
-    bool words_only_ = false;
-    CommandLine line_;
-    std::optional<Error> error_;
+// What CLI11 gets wrong or cannot name: "--stop=" is no value to it, so it becomes two arguments; a
+// flag at the end that lacks its value and the flag of another program are errors of ours.
+struct Prepared {
+    std::vector<std::string> arguments;
+    std::vector<std::string> words;  // behind "--"
+    std::optional<Error> error;      // the first one
 };
+Prepared prepare(Command command, const std::vector<std::string>& arguments) {
+    Prepared out;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const std::string& argument = arguments[i];
+        if (argument == "--") {
+            out.words.assign(arguments.begin() + static_cast<long>(i) + 1, arguments.end());
+            break;
+        }
+        const bool empty_value = argument.starts_with("--") && argument.ends_with('=');
+        const std::string flag = empty_value ? argument.substr(0, argument.size() - 1) : argument;
+        const OptionSpec* spec = find_flag(command, flag);
+        const bool takes_value = spec && !spec->is_switch();
+        out.arguments.push_back(takes_value ? flag : argument);
+        if (is_flag_of_another_program(command, argument)) {
+            if (!out.error) out.error = unknown_flag(argument, command);
+            out.arguments.pop_back();
+        }
+        if (!takes_value) continue;
+        if (empty_value) {
+            out.arguments.emplace_back();
+        } else if (i + 1 < arguments.size()) {
+            out.arguments.push_back(arguments[++i]);
+        } else {
+            if (!out.error) out.error = missing_value(*spec, command);
+            out.arguments.pop_back();
+        }
+    }
+    return out;
+}
+
+CLI::Option* add(CLI::App& app, const OptionSpec& spec) {
+    if (spec.is_switch()) return app.add_flag(spec.names);
+    CLI::Option* option = app.add_option(spec.names, [](const CLI::results_t&) { return true; });
+    if (spec.is(several)) {
+        return option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
+    }
+    return option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+// CLI11's own words, on one line.
+std::string one_line(std::string text) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    while (text.ends_with(' ')) text.pop_back();
+    return printable(text);
+}
 
 }  // namespace
 
 Result<CommandLine> read_command_line(Command command, const std::vector<std::string>& arguments) {
-    return Reader(command, arguments).read();
+    CLI::App app;
+    app.set_help_flag();
+    app.allow_extras();
+    CommandLine line;
+    app.add_option("words", line.words);
+    std::vector<std::pair<const OptionSpec*, CLI::Option*>> options;
+    for (const OptionSpec& spec : option_table()) {
+        if (spec.commands & bit(command)) options.emplace_back(&spec, add(app, spec));
+    }
+    auto [prepared, words, error] = prepare(command, arguments);
+    std::reverse(prepared.begin(), prepared.end());
+    try {
+        app.parse(std::move(prepared));
+    } catch (const std::exception& thrown) {  // CLI11 also throws what is not a CLI::Error
+        if (!error) {
+            error = Error{Code::usage,
+                          cat(one_line(thrown.what()), " (see ", help_command(command), ")")};
+        }
+    }
+    for (const auto& [spec, option] : options) {
+        if (!option->results().empty()) {
+            line.flags[spec] = {"--" + spec->name(), option->results()};
+        }
+        if (spec->is(informative) && !option->results().empty()) return line;
+    }
+    line.words.insert(line.words.end(), words.begin(), words.end());
+    const std::vector<std::string> unknown = app.remaining();
+    if (!error && !unknown.empty()) {
+        error = unknown_flag(unknown.front().substr(0, unknown.front().find('=')), command);
+    }
+    if (error) return tl::unexpected(std::move(*error));
+    return line;
 }
 
 }  // namespace sluice
