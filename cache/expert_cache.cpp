@@ -105,8 +105,8 @@ void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kin
     }
 }
 
-// Decides who is evicted for whom, in an order that no timing enters; then leaves in to_read_ what
-// has to be read, in the order to read it.
+// Decides which experts are evicted, in an order that no timing enters. Then leaves in to_read_
+// what has to be read, in the order to read it.
 void ExpertCache::Impl::find_room(DemandKind kind) {
     const bool prompt = kind == DemandKind::prompt;
     if (prompt) {

@@ -62,7 +62,7 @@ enum class DemandKind { decode, prompt };
 class ExpertCache {
  public:
     // `memory`: (cache_slots + transit_slots) * map.slot_bytes(), page aligned, already added to
-    // the ring.
+    // the read ring.
     static Result<std::unique_ptr<ExpertCache>> create(const ExpertCacheOptions& options,
                                                        const ExpertMap& map, ReadRing& ring,
                                                        std::span<std::byte> memory);

@@ -50,7 +50,7 @@ struct ExpertCache::Impl {
 
     ExpertKey key_of(const Item& item) const { return {demand_.layer, item.expert}; }
     bool all_started() const { return started_ == to_read_.size(); }
-    // Of the demand's reads; requires !all_started().
+    // The next one of the demand's reads; requires !all_started().
     ExpertKey next_read() const { return key_of(items_[to_read_[started_]]); }
 
     const ExpertMap& map_;

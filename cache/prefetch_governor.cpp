@@ -154,7 +154,7 @@ struct PrefetchGovernor::Impl {
     const double piece;
     std::vector<std::array<Mean, guesses_max>> precision;  // [layers][rank]
 
-    // Of tokens without guesses.
+    // Measured on tokens without guesses.
     Line line;
     Mean seconds, wait;  // per token
     Mean idle, read;     // per layer, per expert

@@ -61,7 +61,7 @@ for line, reply in (("/help", "/bye"), ("/set temp 0.5", "temp is 0.5"),
     check(line, True)
 chat.send("\r")
 chat.expect(PROMPT)
-check("an empty line asks nothing", True)
+check("an empty line sends nothing", True)
 leave(chat, "/bye\r")
 
 # ---- Ctrl-C --------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ chat.send("half a line")
 chat.expect(r"half a line")
 chat.interrupt()
 chat.expect(PROMPT)
-check("Ctrl-C throws a typed line away", True)
+check("Ctrl-C discards a typed line", True)
 chat.interrupt()
 chat.expect(r"Press Ctrl-C again to leave")
 chat.expect(PROMPT)
@@ -96,7 +96,7 @@ time.sleep(1.0)
 chat.interrupt()
 chat.expect(r"stopped; the message was dropped")
 chat.expect(PROMPT)
-check("Ctrl-C while a prompt is swept", True)
+check("Ctrl-C while a prompt is processed", True)
 leave(chat)
 
 # ---- a full context ------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ chat.expect(PROMPT)
 chat.send("hello\r")
 chat.expect(r"tok/s")
 chat.expect(PROMPT)
-check("the session goes on after a full context", True)
+check("the session continues after a full context", True)
 leave(chat)
 
 # ---- pastes --------------------------------------------------------------------------------------
@@ -160,21 +160,21 @@ with open(work + "/block.json") as file:
 chat.expect(PROMPT)
 leave(chat)
 
-# ---- what is no UTF-8 ----------------------------------------------------------------------------
+# ---- invalid UTF-8 -------------------------------------------------------------------------------
 chat = start("-n", "1")
 for line in (b"Schl\xfcssel\r", b"Schl\x1b[200~\xfcssel\x1b[201~\r", b"\"\"\"Schl\xfc\rssel\"\"\"\r",
              b"Schl\xc3\r"):
     chat.send(line)
     chat.expect(r"not UTF-8: byte 0x(fc|c3) at offset 4")
     chat.expect(PROMPT)
-    check(f"{line}: told, and the chat goes on", True)
+    check(f"{line}: reported, and the chat continues", True)
 chat.send("Schl\u00fcssel\r")
 chat.expect(r"tok/s")
 chat.expect(PROMPT)
 chat.send(f"/save {work}/utf8.json\r")
 chat.expect(r"saved 2 messages")
 with open(work + "/utf8.json") as file:
-    check("what was refused is not in the conversation", json.load(file)["messages"][0]["content"] == "Schl\u00fcssel")
+    check("refused lines are not in the conversation", json.load(file)["messages"][0]["content"] == "Schl\u00fcssel")
 chat.expect(PROMPT)
 chat.send(b"/set system-prompt \xfc\r")
 chat.expect(r"/set system-prompt: not UTF-8: byte 0xfc at offset 0")
@@ -234,5 +234,5 @@ with tempfile.TemporaryFile() as out:
           out.read() == b"The capital of Australia is Canberra.\n")
 
 history = os.path.join(environment()["XDG_STATE_HOME"], "sluice/history")
-check("history is in the state folder, for its owner alone",
+check("history is in the state folder, readable only by its owner",
       os.path.exists(history) and os.stat(history).st_mode & 0o077 == 0)

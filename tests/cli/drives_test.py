@@ -37,14 +37,14 @@ check("--stats has a line for each", all(re.search(
 here = os.path.join(work.name, "here")
 shutil.copytree(TINY, here)
 BESIDE = (here, "-p", "x", "-n", "1", "--mirror", mirror, "-v")
-told = f"mirror {mirror}: on a drive that has these shards already".encode()
+reported = f"mirror {mirror}: on a drive that has these shards already".encode()
 same = run(*BESIDE)
-check("a mirror on the same drive is told once", same.stderr.count(told) == 1, same.stderr)
+check("a mirror on the same drive is reported once", same.stderr.count(reported) == 1, same.stderr)
 check("and not counted", b"2 drives" not in same.stderr, same.stderr)
-check("also without -v, and not with --quiet", told in run(*BESIDE[:-1]).stderr and
-      told not in run(*BESIDE[:-1], "--quiet").stderr)
+check("also without -v, and not with --quiet", reported in run(*BESIDE[:-1]).stderr and
+      reported not in run(*BESIDE[:-1], "--quiet").stderr)
 played = run(*BESIDE, "--io", "paced:400MB")
-check("played drives are two", told not in played.stderr and b"2 drives" in played.stderr, played.stderr)
+check("two simulated drives count as two", reported not in played.stderr and b"2 drives" in played.stderr, played.stderr)
 shown = run("inspect", here, "--mirror", mirror).stdout
 check("inspect notes it", f"{len(shards)} on a drive that has them already".encode() in shown, shown)
 

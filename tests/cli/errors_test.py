@@ -26,10 +26,10 @@ if "libasan" not in linked and "libtsan" not in linked:  # they want terabytes o
         check(f"{limit} MiB of addresses: it runs, or says in one line that there is no memory",
               low.returncode == 0 or (low.returncode == 4 and b"memory" in low.stderr and low.stdout == b"" and
                                       low.stderr.count(b"\n") == 1), (low.returncode, low.stderr))
-one_line("--verify that takes the model, too", 2, "no model: it goes before --verify", "--verify", "x.json", TINY)
-one_line("a command with a typing error", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY)
-one_line("with a flag of it", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY, "--check")
-one_line("a word that is none", 2, 'unknown command "zzzzz", and no such model .see sluice --help', "zzzzz", TINY)
+one_line("--verify that also takes the model", 2, "no model: it goes before --verify", "--verify", "x.json", TINY)
+one_line("a mistyped command", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY)
+one_line("a mistyped command with a flag of the intended one", 2, 'unknown command "inspct".*did you mean inspect\\?', "inspct", TINY, "--check")
+one_line("an unknown word", 2, 'unknown command "zzzzz", and no such model .see sluice --help', "zzzzz", TINY)
 one_line("a model, and a word too many", 2, 'unexpected "zzzzz" after the model', TINY, "zzzzz")
 one_line("an unknown flag", 2, "--no-such-flag", TINY, "--no-such-flag")
 for flag, values in {
@@ -46,7 +46,7 @@ for flag, values in {
     for value in values:
         one_line(f"{flag} {value!r}", 2, ".", TINY, "-p", "x", flag, value)
 one_line("more context than the model has", 2, r"\b16384\b", TINY, "-p", "x", "-c", "16385")
-one_line("more to choose from than there is", 2, "--top-k 4097: the vocabulary has 4096", TINY, "-p", "x", "--top-k", "4097")
+one_line("a --top-k larger than the vocabulary", 2, "--top-k 4097: the vocabulary has 4096", TINY, "-p", "x", "--top-k", "4097")
 one_line("seventeen stops", 2, "16", TINY, "-p", "x", *(["--stop", "a"] * 17))
 one_line("a prompt file that is not there", 2, "-f", TINY, "-f", work + "/none")
 one_line("a config file that is not there", 2, "--config", TINY, "--config", work + "/none")
@@ -194,7 +194,7 @@ one_line("a VRAM cache on the CPU", 2, "vram-slots", TINY, "-p", "x", "--device"
 one_line("a trace that is not there", 3, ".", TINY, "--verify", work + "/none.json")
 with open(work + "/routes", "wb") as file:
     file.write(b"no routes")
-one_line("routes that are none", 3, ".", "simulate", work + "/routes")
+one_line("a file that holds no routes", 3, ".", "simulate", work + "/routes")
 check_run("routes for a cut", run(TINY, "-p", QUESTION, "-n", "2", "--record-routes", work + "/whole"), 0)
 with open(work + "/whole", "rb") as file:
     routes = file.read()
@@ -248,9 +248,9 @@ chat.expect("> ")
 chat.send("Hello\r")
 chat.expect("is not a finite number.*> ")
 chat.send("/exit\r")
-check("on a terminal a turn that failed is told, and leaving is no failure", chat.wait() == 0, chat.text)
+check("on a terminal a failed answer is reported, and leaving is no failure", chat.wait() == 0, chat.text)
 
-# ---- where nothing can be written: told before the work, exit 2 ------------------------------------
+# ---- where nothing can be written: reported before the work, exit 2 --------------------------------
 one_line("a trace that cannot be written", 2, "its folder does not exist", "record", TINY, "-p", QUESTION, "-n", "2", "-o",
          work + "/no/such/folder/t.json", "--quiet")
 
@@ -273,7 +273,7 @@ for flag, kind, *arguments in (("--record-routes", b"SLROUTE1", TINY, "-p", QUES
         left = [(name, open(os.path.join(place, name), "rb").read()) for name in os.listdir(place)]
         check("nothing half-written is left, what was there is", left == ([] if before is None else [("out", before)]), left)
 
-# ---- settings that would be without effect --------------------------------------------------------
+# ---- settings that would have no effect -----------------------------------------------------------
 ASK = (TINY, "-p", QUESTION, "-n", "1", "--temp", "0")
 for home, make, said in (
         ("link", lambda at: os.symlink("/nowhere/at/all", at + "/config.toml"), r"config\.toml: a link to a missing file; repair"),
@@ -288,17 +288,17 @@ for home, make, said in (
              env=environment(XDG_CONFIG_HOME=os.path.dirname(place)))
 stray = dict(SLUICE_VRMA="3GiB", SLUICE_PROFILE="x", sluice_ram="1GiB", SLUICE_QUITE_ELSE="1", SLUICE_SOURCE_DIR=SOURCE,
              SLUICE_TEST_FULL="1", SLUICE_EMPTY="", SLUICE_TEMP="0", SLUICE="x")
-told = run(*ASK, env=environment(**stray))
-check_run("variables without effect: one line", told, 0)
-lines = [line for line in told.stderr.decode().splitlines() if "effect" in line]
-check("each with what was meant, and no other", len(lines) == 1 and lines[0].startswith("sluice: warning: ") and sorted(
+unused = run(*ASK, env=environment(**stray))
+check_run("variables without effect: one line", unused, 0)
+lines = [line for line in unused.stderr.decode().splitlines() if "effect" in line]
+check("each with a suggestion, and no others", len(lines) == 1 and lines[0].startswith("sluice: warning: ") and sorted(
     re.findall(r"(\w+) has no effect \(([^)]*)\)", lines[0])) == sorted([
         ("SLUICE_VRMA", "did you mean SLUICE_VRAM?"), ("SLUICE_PROFILE", "--profile can only be given on the command line"),
-        ("sluice_ram", "did you mean SLUICE_RAM?"), ("SLUICE_QUITE_ELSE", "sluice --help lists the options")]), told.stderr)
+        ("sluice_ram", "did you mean SLUICE_RAM?"), ("SLUICE_QUITE_ELSE", "sluice --help lists the options")]), unused.stderr)
 quiet = run(*ASK, "--quiet", env=environment(**stray))
 check("not with --quiet", quiet.returncode == 0 and quiet.stderr == b"", quiet.stderr)
 structured = run(*ASK, "--json", env=environment(**stray))
 check("beside --json, not in it", json.loads(structured.stdout) and b"SLUICE_VRMA" in structured.stderr, structured)
 check("nor with --version", run("--version", env=environment(**stray)).stderr == b"")
 known = run(*ASK, env=environment(SLUICE_RAM="1GiB", SLUICE_MAX_TOKENS="1", SLUICE_SHOW_TIMINGS="on", SLUICE_ONLY=None))
-check("settings are no such", known.returncode == 0 and b"effect" not in known.stderr, known.stderr)
+check("variables of settings are not reported", known.returncode == 0 and b"effect" not in known.stderr, known.stderr)

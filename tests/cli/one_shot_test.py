@@ -43,7 +43,7 @@ with tempfile.NamedTemporaryFile() as file:
         (("-p", QUESTION), b""), (("-f", file.name), b""), ((), MARK + question), (("-p", "-"), MARK + question),
         (("-p", QUESTION), MARK), (("-p", MARK + question), b""), ((), question + MARK))]
     tokens = [json.loads(r.stdout)["usage"]["prompt_tokens"] for r in marked]
-    check("a byte order mark in front of a file or a pipe is no token", len(set(tokens[:5])) == 1, tokens)
+    check("a byte order mark at the front of a file or a pipe is not a token", len(set(tokens[:5])) == 1, tokens)
     check("elsewhere it stays", min(tokens[5:]) > tokens[0], tokens)
 with open("/dev/null", "rb") as null:
     check_run("-p with /dev/null", run(TINY, "-p", QUESTION, *GREEDY, stdin=null), 0, ANSWER)
@@ -56,7 +56,7 @@ joined = run(TINY, "-p", "one", "--json", "-n", "1", stdin=b"two\n")
 both = run(TINY, "-p", "one\ntwo", "--json", "-n", "1")
 tokens = [json.loads(r.stdout)["usage"]["prompt_tokens"] for r in (joined, both)]
 check("-p and a pipe: the prompt, a line feed, the input", tokens[0] == tokens[1], tokens)
-check_run("5 MB of input cannot fit, both numbers said",
+check_run("5 MB of input cannot fit; the error has both numbers",
           run(TINY, "-p", "Sum up:", stdin=b"river lake " * 470000), 2, b"",
           r"the prompt has \d+ tokens and the context 8192")
 check_run("a small context too", run(TINY, "-p", QUESTION, "-c", "4"), 2, b"", r"context 4\b")
@@ -65,7 +65,7 @@ asked = json.loads(run(TINY, "-p", QUESTION, *GREEDY, "--json").stdout)["usage"]
 fits = run(TINY, "-p", QUESTION, *GREEDY, "--ignore-eos", "-c", str(asked + 7), "-n", "7", "--json")
 check("an answer that just fits is given in full", json.loads(fits.stdout)["usage"]["completion_tokens"] == 7, fits)
 for command in ((), ("record", "-o", "/tmp/never")):
-    check_run(f"one token more is told before the run {command}", run(*command, TINY, "-p", QUESTION, "-c", str(asked + 7), "-n", "8"),
+    check_run(f"one token too many is reported before the run {command}", run(*command, TINY, "-p", QUESTION, "-c", str(asked + 7), "-n", "8"),
               2, b"", rf"^sluice: the prompt has {asked} tokens and the context {asked + 7}: no room for 8 more \(-n\); "
               r"raise -c, or lower -n to 7 .*\n$")
     check_run(f"-n that no prompt leaves room for, before the load {command}", run(*command, "/nowhere", "-p", "x", "-c", "30", "-n", "40"),
@@ -80,13 +80,13 @@ with tempfile.NamedTemporaryFile() as file:
     for what, named, *more in (("-p", "--prompt", "-p", bad), ("-f", "-f: " + file.name, "-f", file.name),
                                ("a system prompt", "--system-prompt", "-p", "x", "--system-prompt", bad),
                                ("a file of one", "--system-prompt-file: " + file.name, "-p", "x", "--system-prompt-file", file.name)):
-        check_run(f"{what} that is no UTF-8", run(TINY, *more), 2, b"", f"^sluice: {named}.*byte 0xfc at offset 16\n$")
-check_run("standard input that is no UTF-8, after -p", run(TINY, "-p", "x", stdin=bad), 2, b"",
+        check_run(f"{what} that is not UTF-8", run(TINY, *more), 2, b"", f"^sluice: {named}.*byte 0xfc at offset 16\n$")
+check_run("standard input that is not UTF-8, after -p", run(TINY, "-p", "x", stdin=bad), 2, b"",
           "^sluice: standard input: not UTF-8: byte 0xfc at offset 16\n$")
 with tempfile.NamedTemporaryFile() as file:
     file.write(b'[{"role": "user",\n"content": "' + bad + b'"}]')
     file.flush()
-    check_run("messages that are no UTF-8", run("record", TINY, "--messages", file.name, "-o", file.name + ".json"), 2, b"",
+    check_run("messages that are not UTF-8", run("record", TINY, "--messages", file.name, "-o", file.name + ".json"), 2, b"",
               f"^sluice: --messages: {file.name}: not UTF-8: byte 0xfc at offset 46\n$")
 
 open_pipe = subprocess.Popen([SLUICE, TINY, "-p", QUESTION, *GREEDY], stdin=subprocess.PIPE,
@@ -111,7 +111,7 @@ head = subprocess.run(
     ["bash", "-c", f"'{SLUICE}' '{TINY}' -p 'Tell me a story' -n 4000 --ignore-eos </dev/null | "
      "head -c 1 >/dev/null; echo ${PIPESTATUS[0]}"],
     stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, env=environment())
-check("a reader that leaves ends it quietly, with 141",
+check("a reader that goes away ends it quietly, with 141",
       head.stdout.strip() == b"141" and head.stderr == b"", head)
 gone = subprocess.run(
     ["bash", "-c", f"'{SLUICE}' '{TINY}' -p 'Tell me a story' -n 4000 --ignore-eos --no-stream "
@@ -141,8 +141,8 @@ check_run("an error leaves stdout empty in JSON too", run(TINY, "-p", "", "--jso
 
 # An answer that the context cuts says so; one that -n ends does not.
 full = run(TINY, "-p", QUESTION, "--temp", "0", "--ignore-eos", "--loop-guard", "0", "-c", "30")
-check("a full context is told", full.returncode == 0 and b"the context of 30 tokens is full" in full.stderr, full.stderr)
-check("-n is no full context", b"is full" not in run(TINY, "-p", QUESTION, "--temp", "0", "-n", "3").stderr)
+check("a full context is reported", full.returncode == 0 and b"the context of 30 tokens is full" in full.stderr, full.stderr)
+check("the end by -n is not a full context", b"is full" not in run(TINY, "-p", QUESTION, "--temp", "0", "-n", "3").stderr)
 
 first = run(TINY, "-p", "Tell me about the sea.", "-n", "40", "--stats")
 seed = re.search(rb"seed (\d+)", first.stderr).group(1).decode()

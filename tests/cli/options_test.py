@@ -1,4 +1,4 @@
-"""Help, its two parts, the list of options in tools/OPTIONS.md, and what is said about mistyped words."""
+"""Help, its two parts, the list of options in tools/OPTIONS.md, and errors about mistyped words."""
 import os
 
 from cli import SOURCE, TINY, check, check_run, run
@@ -26,11 +26,11 @@ with open(os.path.join(SOURCE, "tools/OPTIONS.md"), "rb") as file:
           file.read() == run("--help-markdown").stdout)
 
 for what, arguments, said in (
-        ("a flag with a typing error", (TINY, "--temprature", "0"), "unknown flag --temprature; did you mean --temperature"),
+        ("a mistyped flag", (TINY, "--temprature", "0"), "unknown flag --temprature; did you mean --temperature"),
         ("a flag of another program", (TINY, "-ngl", "99"), "unknown flag -ngl: --vram SIZE"),
         ("the former name of --profile", (TINY, "-p", "x", "--trace", "f"), "unknown flag --trace: --profile FILE"),
         ("a flag of another command", (TINY, "--only", "gemv"), "--only: sluice does not take it; sluice bench does"),
-        ("a command with a typing error", ("inspct",), 'unknown command "inspct".*did you mean inspect'),
+        ("a mistyped command", ("inspct",), 'unknown command "inspct".*did you mean inspect'),
         ("an unknown command", ("nosuch",), 'unknown command "nosuch", and no such model'),
         ("help for one", ("help", "nosuch"), 'unknown command "nosuch"'),
         ("a model where none is taken", ("selftest", TINY), "unexpected .*: sluice selftest takes no model")):

@@ -88,9 +88,9 @@ check_run("a cache in VRAM that does not fit", slots, 4, b"", rf"^sluice: --vram
 more = re.search(rb"too small: (\d+MiB)", slots.stderr).group(1).decode()
 check_run("and one that does", run(*SHAPE, "--vram", more, "--ram", ram, "--vram-slots", "50"), 0)
 for more in ((), ("--chunk", "300"), ("--cache-slots", "100"), ("--cache-slots", "off"), ("--index-keys", "reference", "-c", "512")):
-    told = run(TINY, "-p", QUESTION, "-n", "1", "--ram", "1MiB", "--device", "cpu", *more)
-    check_run(f"{more}: RAM too small for a run", told, 4, b"", r"^sluice: --ram 1 MiB is too small: \d+MiB is needed in total \(.*\)")
-    enough = re.search(rb"too small: (\d+MiB)", told.stderr).group(1).decode()
+    small_ram = run(TINY, "-p", QUESTION, "-n", "1", "--ram", "1MiB", "--device", "cpu", *more)
+    check_run(f"{more}: RAM too small for a run", small_ram, 4, b"", r"^sluice: --ram 1 MiB is too small: \d+MiB is needed in total \(.*\)")
+    enough = re.search(rb"too small: (\d+MiB)", small_ram.stderr).group(1).decode()
     check_run("one correction is enough", run(TINY, "-p", QUESTION, "-n", "1", "--ram", enough, "--device", "cpu", *more), 0)
 check_run("a cache smaller than a token needs", run("plan", TINY, *MACHINE, "--cache-slots", "47"), 2, b"", "--cache-slots 47: .* 48 ")
 

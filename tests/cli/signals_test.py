@@ -43,7 +43,7 @@ check("in JSON the part so far", code == 130 and
       (not out or report["finish_reason"] == "interrupted"), (code, out, err))
 code, out, err, took = interrupted(signal.SIGINT, "-p", "word " * 7000, "--chunk", "1",
                                    after=lambda p: (wait_for_handlers(p), time.sleep(0.6)))
-check("Ctrl-C while the prompt is swept: nothing on stdout, 130, at once",
+check("Ctrl-C while the prompt is processed: nothing on stdout, 130, at once",
       code == 130 and out == b"" and b"interrupted" in err and took < 5, (code, out, err, took))
 folder = temp_folder("sluice-ended-")
 for number, name in ((signal.SIGTERM, b"SIGTERM"), (signal.SIGHUP, b"SIGHUP")):
@@ -51,7 +51,7 @@ for number, name in ((signal.SIGTERM, b"SIGTERM"), (signal.SIGHUP, b"SIGHUP")):
     code, out, err, took = interrupted(number, *endless, "--json", "--profile", profile, "--record-routes", routes,
                                        after=lambda p: wait_for_bytes(routes, 20000))
     report = json.loads(out)
-    check(f"{name.decode()}: the turn is stopped and told in full, {128 + number}", code == 128 + number and
+    check(f"{name.decode()}: the answer is stopped and reported completely, {128 + number}", code == 128 + number and
           name in err and report["finish_reason"] == "interrupted" and report["text"], (code, out, err))
     with open(profile) as file:
         check("with its profile", len(json.load(file)["traceEvents"]) > 100)
@@ -77,7 +77,7 @@ nohup = subprocess.Popen(["nohup", SLUICE, TINY, *endless[:2], "-n", "300", "--i
 nohup.stdout.read(1)
 nohup.send_signal(signal.SIGHUP)
 nohup.communicate(timeout=60)
-check("with nohup a SIGHUP is nothing", nohup.returncode == 0, nohup)
+check("with nohup a SIGHUP has no effect", nohup.returncode == 0, nohup)
 
 # ---- interrupted while the model is loaded from a drive that would take minutes -----------------------
 slow = ("--io", "paced:100KB")

@@ -172,7 +172,7 @@ class EditReader : public LineReader {
     KeyInput input_{0};
     std::vector<Paste> pastes_;
     bool interrupted_ = false, typed_something_ = false;
-    bool broken_ = false;  // the line has bytes that are no UTF-8
+    bool broken_ = false;  // the line is not valid UTF-8
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How the arguments of a command are split, and what is said about unknown ones.
+// How the arguments of a command are split, and the errors about unknown ones.
 #include "tools/options/command_line.h"
 
 #include <doctest/doctest.h>
@@ -102,5 +102,6 @@ TEST_CASE("an unknown command is named, with the nearest one") {
     CHECK(contains(alone({"help", "bench", "x"}), "one command"));
     CHECK(contains(s.bad({"./m", "n"}), "unexpected \"n\" after the model"));
     CHECK(contains(s.bad({"selftest", "m"}), "unexpected \"m\": sluice selftest takes no model"));
-    CHECK(s.good({"nosuch", "-p", "x"}).engine.locations == Texts{"nosuch"});  // told by the load
+    CHECK(s.good({"nosuch", "-p", "x"}).engine.locations ==
+          Texts{"nosuch"});  // the load reports it
 }

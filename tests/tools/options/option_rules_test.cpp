@@ -1,4 +1,4 @@
-// What options say together, and where their values are from.
+// Which options go together, and where their values are from.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -46,7 +46,7 @@ TEST_CASE("verify: a flag that only an answer can use is refused by name") {
     CHECK(contains(s.bad({"m", "--verify", "t", "--messages", "x"}), "--messages"));
 }
 
-TEST_CASE("verify: what places and reads the model goes with it, and so do values that last") {
+TEST_CASE("verify: flags that place and read the model are accepted, lasting values are ignored") {
     Scene s;
     const auto o = s.good({"m",         "--verify",
                            "t",         "-c",
@@ -87,7 +87,7 @@ TEST_CASE("an error names the variable or line that a value is from, not a flag 
     CHECK_FALSE(contains(s.bad({"m", "-n", "300", "-c", "100"}), "is from"));
 }
 
-TEST_CASE("origins: of flags that a message names whole, once each") {
+TEST_CASE("origins: only of flags that a message names whole, once each") {
     const std::array<FlagOrigin, 2> origins = {FlagOrigin{{"-c", "--ctx-size"}, "SLUICE_CTX_SIZE"},
                                                FlagOrigin{{"--ram"}, "f line 1: ram"}};
     CHECK(with_origins("--ram 9 TiB is more", origins) ==

@@ -25,7 +25,7 @@ TEST_CASE("io: a paced drive, or several") {
     CHECK(s.good({"m", "--io", "uring"}).engine.paces.empty());
 }
 
-TEST_CASE("model: positional, -m, again and again") {
+TEST_CASE("model: positional, -m, several times") {
     Scene s;
     CHECK(s.good({"m1"}).engine.locations == std::vector<std::string>{"m1"});
     CHECK(s.good({"m1", "-m", "m2", "--model", "m3"}).engine.locations ==
@@ -269,11 +269,11 @@ TEST_CASE("unknown flags, missing values and contradictions are refused") {
     CHECK(!s.bad({"simulate"}).empty());
     CHECK(!s.bad({"inspect", "m", "-p", "x"}).empty());
     std::vector<std::string> many = {"m"};
-    for (int i = 0; i < 17; i++) many.insert(many.end(), {"--stop", "x"});
+    for (int i = 0; i < 17; ++i) many.insert(many.end(), {"--stop", "x"});
     CHECK(contains(s.bad(many), "16"));
 }
 
-TEST_CASE("flags of which one would be without effect are refused, if both were typed") {
+TEST_CASE("typed together, flags of which one would have no effect are refused") {
     Scene s;
     CHECK(contains(s.bad({"m", "-p", "a", "--prompt", "b"}), "-p: given 2 times"));
     CHECK(contains(s.bad({"m", "-f", "a", "-f", "b"}), "-f: given 2"));
@@ -288,10 +288,11 @@ TEST_CASE("flags of which one would be without effect are refused, if both were 
     }
     CHECK(
         !s.bad({"m", "--device", "cpu", "--cache-slots", "off", "--cache-policy", "lru"}).empty());
-    // What has an effect, is meant, or is replaced.
+    // Accepted: both have an effect, or one replaces the other.
     CHECK(s.good({"m", "-n", "3", "-n", "4"}).predict == 4);
     CHECK(s.good({"m", "--predictor", "none", "--prefetch", "off"}).engine.prefetch == 0);
-    s.good({"m", "--cache-slots", "off", "--cache-policy", "lru"});  // a card's slots have one
+    s.good(
+        {"m", "--cache-slots", "off", "--cache-policy", "lru"});  // the cache in VRAM has a policy
     s.good({"simulate", "a", "--predictor", "none", "--prefetch", "2"});
     s.good({"m", "--quiet", "--stats=off"});
     write_file(s.config, "prefetch = 3\nstats = true\ncache-policy = \"lru\"\n");
@@ -300,7 +301,7 @@ TEST_CASE("flags of which one would be without effect are refused, if both were 
     s.good({"m", "--device", "cpu", "--cache-slots", "off"});
 }
 
-TEST_CASE("a typed flag leaves no room for what contradicts it in a variable or a file") {
+TEST_CASE("a typed flag overrides what contradicts it in a variable or a file") {
     Scene s;
     write_file(s.config, "quiet = true\nsystem-prompt = \"a\"\nvram = \"7GiB\"\n");
     variables = {{"SLUICE_REASONING", "off"}, {"SLUICE_NO_CALIBRATE", "1"}};
@@ -359,7 +360,7 @@ TEST_CASE("flag beats variable beats file beats default") {
     CHECK(s.good({"m"}).engine.context == 0);
 }
 
-TEST_CASE("a file's errors name file and line, and one-time flags are not keys") {
+TEST_CASE("errors of a file name file and line, and flags of one run are not keys") {
     Scene s;
     const std::vector<std::pair<std::string, std::string>> refused = {
         {"temp = \n", "line 1"},
@@ -406,7 +407,7 @@ TEST_CASE("user file comes before system file, from XDG_CONFIG_HOME, else HOME")
     CHECK(parse_options({"./m"}, fake_environment)->options.temperature == 0.75);
 }
 
-TEST_CASE("plan: a drive's rate is one that a drive can have, and said once") {
+TEST_CASE("plan: the rate of the drive is plausible and given once") {
     Scene s;
     CHECK(s.good({"plan", "m", "--drive", "1KB"}).drive_rate == 1000);
     CHECK(contains(s.bad({"plan", "m", "--drive", "1"}), "--drive: rate '1': must be 1KB"));
@@ -422,7 +423,7 @@ TEST_CASE("an option of one run is neither a variable nor a key") {
     CHECK(s.good({"m"}).engine.calibrate == Calibrate::automatic);
 }
 
-TEST_CASE("two outputs do not go into one file") {
+TEST_CASE("two outputs cannot be one file") {
     Scene s;
     CHECK(contains(s.bad({"m", "-p", "x", "--profile", "a", "--record-routes", "./a"}),
                    "--profile and --record-routes: both name a"));
