@@ -250,7 +250,7 @@ std::string plan_text(const PlanReport& r) {
     out +=
         "tok/s: all parts work at the same time, so that the slowest, the bottleneck, sets the "
         "speed.\n"
-        "no overlap: tok/s if the parts took turns; a run comes close to the first column.\n"
+        "no overlap: tok/s if the parts took turns; a real run lies between the two.\n"
         "cold: empty expert caches; warm: full ones. even: all experts are used equally often;\n"
         "skewed: some more often, with hit rates as in published runs of such models.\n";
     for (const std::string& note : r.notes) out += cat("note: ", note, "\n");
