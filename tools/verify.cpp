@@ -116,7 +116,7 @@ int run_verify(const Options& options, const Terminal& terminal) {
         auto report = compare(*run->engine, *run->session, trace);
         if (!report) return report_error(within(printable(path), report.error()).value());
         if (auto same = run->session->files_unchanged(); !same) return report_error(same.error());
-        tally.compared++;
+        ++tally.compared;
         tally.differing += !report->pass;
         tally.steps += report->steps;
         for (const auto& flip : report->flips) tally.ties += flip.tie;

@@ -107,7 +107,7 @@ Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing&
     std::vector<std::vector<double>> rates(plan.candidates.size());
     const auto start = ring.now();
     bool late = false;
-    for (int round = 0; round < plan.rounds && !late; round++) {
+    for (int round = 0; round < plan.rounds && !late; ++round) {
         std::vector<double> these;
         for (const ExpertTuning& tuning : plan.candidates) {
             map.retune(tuning);
@@ -126,12 +126,12 @@ Result<TrialResult> try_tunings(const TrialPlan& plan, ExpertMap& map, ReadRing&
         // On a slow drive there may be time only for the first round, or a part of it: then at
         // least the default's rate is known.
         if (late && these.size() < plan.candidates.size() && round > 0) break;
-        for (size_t i = 0; i < these.size(); i++) rates[i].push_back(these[i]);
+        for (size_t i = 0; i < these.size(); ++i) rates[i].push_back(these[i]);
     }
     TrialResult best{plan.candidates.front(), median(rates.front())};
-    for (size_t i = 1; i < rates.size(); i++) {
+    for (size_t i = 1; i < rates.size(); ++i) {
         bool wins = rates[i].size() == rates.front().size() && rates[i].size() >= 2;
-        for (size_t round = 0; wins && round < rates[i].size(); round++) {
+        for (size_t round = 0; wins && round < rates[i].size(); ++round) {
             wins = rates[i][round] >= win * rates.front()[round];
         }
         if (wins && median(rates[i]) > best.bytes_s) {

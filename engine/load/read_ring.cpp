@@ -17,7 +17,7 @@ constexpr uint32_t depth_max = 4096;
 uint32_t drives_reported(const Checkpoint& checkpoint, const EngineOptions& options) {
     if (!options.paces.empty()) return checkpoint.drives();
     std::set<uint64_t> devices;
-    for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+    for (size_t shard = 0; shard < checkpoint.shards().size(); ++shard) {
         devices.insert(checkpoint.shards()[shard].identity().device);
         for (const File& copy : checkpoint.copies()[shard]) devices.insert(copy.identity().device);
     }
@@ -36,7 +36,7 @@ Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOpti
     auto choice = make_ring_engine({.engine = options.io, .depth = depth, .paces = options.paces});
     if (!choice) return tl::unexpected(choice.error());
     std::vector<const File*> files;
-    for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+    for (size_t shard = 0; shard < checkpoint.shards().size(); ++shard) {
         files.push_back(&checkpoint.shards()[shard]);
         for (const File& copy : checkpoint.copies()[shard]) files.push_back(&copy);
     }
@@ -58,7 +58,7 @@ Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOpti
     for (const File* file : files) {
         if (auto added = opened.ring->add_file(*file); !added) return tl::unexpected(added.error());
     }
-    for (size_t shard = 0; shard < checkpoint.shards().size(); shard++) {
+    for (size_t shard = 0; shard < checkpoint.shards().size(); ++shard) {
         std::vector<const File*> copies{&checkpoint.shards()[shard]};
         for (const File& copy : checkpoint.copies()[shard]) copies.push_back(&copy);
         if (copies.size() > 1) opened.ring->add_copies(copies);

@@ -25,7 +25,7 @@ Result<void> ReadTrial::collect() {
     std::array<Arrived, 16> arrived;
     auto count = reader_.collect(arrived, true);
     if (!count) return tl::unexpected(count.error());
-    for (size_t i = 0; i < *count; i++) {
+    for (size_t i = 0; i < *count; ++i) {
         free_.push_back(arrived[i].slot);
         if (arrived[i].error) return tl::unexpected(*arrived[i].error);
     }

@@ -19,7 +19,7 @@ bool better(std::span<const float> logits, int32_t a, int32_t b) {
 // The lower id among equals, as the sampler does.
 int32_t best_id(std::span<const float> logits) {
     int32_t best = 0;
-    for (int32_t id = 1; id < static_cast<int32_t>(logits.size()); id++) {
+    for (int32_t id = 1; id < static_cast<int32_t>(logits.size()); ++id) {
         if (logits[id] > logits[best]) best = id;
     }
     return best;
@@ -30,7 +30,7 @@ class Comparison {
     Comparison(const Trace& trace, TraceReport& report) : trace_(trace), report_(report) {}
 
     void step(const TraceStep& step, std::span<const float> logits) {
-        report_.steps++;
+        ++report_.steps;
         const double relative = distance(step, logits);
         distances_.push_back(relative);
         if (relative > report_.rel_max || report_.rel_max_position < 0) {
@@ -66,7 +66,7 @@ class Comparison {
 
     static double distance(const TraceStep& step, std::span<const float> logits) {
         double difference = 0, recorded = 0;
-        for (size_t i = 0; i < step.ids.size(); i++) {
+        for (size_t i = 0; i < step.ids.size(); ++i) {
             const double was = step.logits[i], is = logits[step.ids[i]];
             difference += (is - was) * (is - was);
             recorded += was * was;
@@ -85,7 +85,7 @@ class Comparison {
     }
 
     void exact(const TraceStep& step, std::span<const float> logits) {
-        for (size_t i = 0; i < step.ids.size(); i++) {
+        for (size_t i = 0; i < step.ids.size(); ++i) {
             if (logits[step.ids[i]] == step.logits[i]) continue;
             return problem(cat("the logit of token ", step.ids[i], " at position ", step.position,
                                " is not exactly the recorded one"));
@@ -156,7 +156,7 @@ Result<TraceReport> compare(const Engine& engine, Session& session, const Trace&
     std::function<void(int32_t, std::span<const float>)> each;
     if (!trace.prompt_steps.empty()) each = prompt_step;
     auto logits = session.feed(trace.prompt, each);
-    for (size_t i = 0; i < trace.steps.size(); i++) {
+    for (size_t i = 0; i < trace.steps.size(); ++i) {
         if (!logits) return tl::unexpected(logits.error());
         comparison.step(trace.steps[i], *logits);
         if (i + 1 < trace.steps.size()) logits = session.feed({&trace.tokens[i], 1});

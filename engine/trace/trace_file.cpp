@@ -45,7 +45,7 @@ Result<std::vector<int32_t>> read_ids(const Json& list) {
 
 // The comparison relies on best ids that are distinct and best first.
 Result<void> check_best(const Json& json, const TraceStep& step) {
-    for (size_t i = 1; i < step.ids.size(); i++) {
+    for (size_t i = 1; i < step.ids.size(); ++i) {
         const auto place = step.ids.begin() + static_cast<ptrdiff_t>(i);
         if (std::find(step.ids.begin(), place, *place) != place) {
             return fail(Code::corrupt, cat(json.path(), ".top_ids: ", *place, " appears twice"));
@@ -69,7 +69,7 @@ Result<void> read_best(const Json& json, TraceStep& step) {
             cat(json.path(), ": top_ids and top_logits must be lists of equal length, not empty"));
     }
     step.ids = std::move(*ids);
-    for (size_t i = 0; i < logits.size(); i++) {
+    for (size_t i = 0; i < logits.size(); ++i) {
         auto value = logits.at(i).number();
         if (!value) return tl::unexpected(value.error());
         if (std::abs(*value) > std::numeric_limits<float>::max()) {
@@ -134,7 +134,7 @@ Result<void> require_list(const Json& json) {
 Result<std::vector<TraceStep>> read_steps(const Json& list, bool exact, Of of) {
     if (auto r = require_list(list); !r) return tl::unexpected(r.error());
     std::vector<TraceStep> steps;
-    for (size_t i = 0; i < list.size(); i++) {
+    for (size_t i = 0; i < list.size(); ++i) {
         auto step = read_step(list.at(i), exact, of);
         if (!step) return tl::unexpected(step.error());
         steps.push_back(std::move(*step));
@@ -154,7 +154,7 @@ Result<void> check_draft(const Json& draft) {
         return fail(Code::corrupt,
                     cat(list.path(), ": ", list.size(), " for ", ids->size(), " ids"));
     }
-    for (size_t i = 0; i < slots.size(); i++) {
+    for (size_t i = 0; i < slots.size(); ++i) {
         if (auto r = confidence.at(i).number(); !r) return tl::unexpected(r.error());
         TraceStep best;
         if (auto r = read_best(slots.at(i), best); !r) return r;
@@ -169,14 +169,14 @@ Result<void> check_notes(const Json& root) {
         if (!root.has(key)) continue;
         if (auto r = require_list(root[key]); !r) return r;
     }
-    for (size_t i = 0; i < messages.size(); i++) {
+    for (size_t i = 0; i < messages.size(); ++i) {
         for (const char* key : {"role", "content"}) {
             if (auto text = messages.at(i)[key].string(); !text) {
                 return tl::unexpected(text.error());
             }
         }
     }
-    for (size_t i = 0; i < drafts.size(); i++) {
+    for (size_t i = 0; i < drafts.size(); ++i) {
         if (auto r = check_draft(drafts.at(i)); !r) return r;
     }
     if (!root.has("mode")) return {};
@@ -189,7 +189,7 @@ Result<void> check_notes(const Json& root) {
 
 // Greedy: each token has the highest logit of its step; among equals it may be any.
 Result<void> check_chosen(const Trace& trace) {
-    for (size_t i = 0; i < trace.steps.size(); i++) {
+    for (size_t i = 0; i < trace.steps.size(); ++i) {
         const TraceStep& step = trace.steps[i];
         const auto at = std::find(step.ids.begin(), step.ids.end(), trace.tokens[i]);
         if (at != step.ids.end() && step.logits[at - step.ids.begin()] == step.logits[0]) continue;
@@ -208,7 +208,7 @@ Result<void> check_places(const Trace& trace) {
                     cat("steps: ", trace.steps.size(), " for ", trace.tokens.size(), " tokens"));
     }
     const auto first = static_cast<int32_t>(trace.prompt.size()) - 1;
-    for (size_t i = 0; i < trace.steps.size(); i++) {
+    for (size_t i = 0; i < trace.steps.size(); ++i) {
         if (trace.steps[i].token != -1 && trace.steps[i].token != trace.tokens[i]) {
             return fail(Code::corrupt, cat("steps[", i, "].token: ", trace.steps[i].token,
                                            " instead of tokens[", i, "], ", trace.tokens[i]));
@@ -221,7 +221,7 @@ Result<void> check_places(const Trace& trace) {
         return fail(Code::corrupt, cat("prompt_steps: ", trace.prompt_steps.size(), " for ",
                                        trace.prompt.size(), " prompt tokens"));
     }
-    for (size_t i = 0; i < trace.prompt_steps.size(); i++) {
+    for (size_t i = 0; i < trace.prompt_steps.size(); ++i) {
         if (trace.prompt_steps[i].position == static_cast<int32_t>(i)) continue;
         return fail(Code::corrupt, cat("prompt_steps[", i, "].pos is not ", i));
     }

@@ -43,7 +43,7 @@ void find_drives(PlanModel& model) {
             devices.push_back(device);
             model.drives.push_back(drive_at(file.path(), mount_of(file.path()), device));
         }
-        model.drives[at].shards++;
+        ++model.drives[at].shards;
         model.drives[at].shard_bytes += file.size();
     }
 }

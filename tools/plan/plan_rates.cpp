@@ -24,7 +24,7 @@ constexpr uint64_t measured_least = 1u << 20;
 // E4M3 and E2M1 codes that are numbers, the same in every run; scales of about one.
 std::vector<std::byte> plain_codes(uint64_t bytes) {
     std::vector<std::byte> codes(bytes);
-    for (uint64_t i = 0; i < bytes; i++) codes[i] = static_cast<std::byte>(i * 37 & 0x77);
+    for (uint64_t i = 0; i < bytes; ++i) codes[i] = static_cast<std::byte>(i * 37 & 0x77);
     return codes;
 }
 
@@ -64,7 +64,7 @@ class Bench {
         auto lists = backend_.allocate_shared(rows * 4, "measuring");
         if (!lists) return tl::unexpected(lists.error());
         lists_ = reinterpret_cast<int32_t*>(*lists);
-        for (int32_t i = 0; i < batch_rows; i++) lists_[i] = i;
+        for (int32_t i = 0; i < batch_rows; ++i) lists_[i] = i;
         for (uint64_t at = 0; at < weights_; at += piece) {
             backend_.upload(codes_ + at, codes.data(), std::min(piece, weights_ - at));
         }
@@ -93,7 +93,7 @@ class Bench {
     double operations(Once once) {
         const int launches = backend_.host_memory() ? 1 : in_a_row;
         return launches * rounds_a_second(seconds_each, [&] {
-                   for (int i = 0; i < launches; i++) once();
+                   for (int i = 0; i < launches; ++i) once();
                    (void)backend_.synchronize();
                });
     }

@@ -147,7 +147,7 @@ MustFinish::MustFinish() {
 }
 
 MustFinish::~MustFinish() {
-    must_finish--;
+    --must_finish;
 }
 
 bool take_terminal_changed() {

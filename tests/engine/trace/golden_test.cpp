@@ -66,7 +66,7 @@ uint64_t run_checksum(Session& session, const Trace& trace) {
     Checksum sum;
     session.reset();
     auto logits = session.feed(trace.prompt);
-    for (size_t i = 0; i < trace.tokens.size(); i++) {
+    for (size_t i = 0; i < trace.tokens.size(); ++i) {
         REQUIRE_MESSAGE(logits, (logits ? "" : logits.error().message));
         sum.add(logits->data(), logits->size_bytes());
         logits = session.feed({&trace.tokens[i], 1});

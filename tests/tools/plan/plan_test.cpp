@@ -69,7 +69,7 @@ TEST_CASE("the plan's placement is the engine's, line by line") {
     cases[4] = test::model_options("dsv41-rand-a");
     cases[4].tuning.in_flight_max = 3;
     cases[5].chunk = 64, cases[5].cache_slots = 100;  // chunk groups
-    for (size_t i = 0; i < cases.size(); i++) {
+    for (size_t i = 0; i < cases.size(); ++i) {
         CAPTURE(i);
         const auto engine = test::load_engine(cases[i]);
         Options options;
