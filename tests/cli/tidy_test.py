@@ -92,6 +92,11 @@ def check_source(path, text):
             problems.append(f"{path}:{n}: unfinished note")
     if text.count("\n") > FILE_MAX:
         problems.append(f"{path}: {text.count(chr(10))} lines, at most {FILE_MAX}")
+    stem = os.path.splitext(os.path.join(ROOT, path))[0]
+    paired = os.path.exists(stem + ".h") or os.path.exists(stem + ".cuh")
+    stands_alone = path.startswith(("tests/", "tools/dev/")) or path == "main.cpp"
+    if path.endswith((".cpp", ".cu")) and not (paired or stands_alone) and not re.search(r"\.(h|cuh)\b", text.split("\n")[0]):
+        problems.append(f"{path}:1: no header has its name: the first line says whose source it is")
     code = bare(text)
     for n, line in enumerate(code.split("\n"), 1):
         problems.extend(f"{path}:{n}: {wanted}" for pattern, wanted in STYLE if pattern.search(line))

@@ -21,7 +21,7 @@ bool refused(const fs::path& path, const char* why) {
 
 }  // namespace
 
-TEST_CASE("an output file may be new, empty or of its kind; nothing else is overwritten") {
+TEST_CASE("an output file may be new, empty or of its kind, nothing else is overwritten") {
     TempFolder dir;
     const fs::path file = dir / "t.json";
     auto fresh = output_file("--profile", file, "HEAD");
