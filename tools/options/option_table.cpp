@@ -27,7 +27,7 @@ constexpr const char* general = "General";
 constexpr const char* model = "Model";
 constexpr const char* prompt = "Prompt";
 constexpr const char* sampling = "Sampling";
-constexpr const char* thinking = "Thinking";
+constexpr const char* thinking = "Reasoning";
 constexpr const char* machine = "Machine";
 constexpr const char* output = "Output";
 constexpr const char* task = "Task";
@@ -72,7 +72,7 @@ constexpr OptionSpec table[] = {
      "Read this configuration file instead of the default ones", name<&O::config_file>},
 
     {"--verify", "TRACE...", once | several, answer | comparing, task,
-     "Compare with reference traces (files or folders)", names<&O::traces>},
+     "Compare the logits with traces (files or folders)", names<&O::traces>},
     {"-o,--output", "FILE", once, record, task, "Trace to write", name<&O::output>},
     {"--check", "", once, inspect, task, "Read every byte, hash it and check its values",
      on_off<&O::check>},
@@ -83,7 +83,11 @@ constexpr OptionSpec table[] = {
     {"--drive", "RATE", once, planning, task,
      "Assume a drive of this speed, such as 8.8GB (per second), instead of measuring", drive_rate},
     {"--only", "PARTS", once, bench, task,
-     "Measure only these: decode,prefill,gemv,drive,split,prompts,ladder", bench_parts},
+     "Measure only these parts, separated by commas: decode, prefill (both: the model), gemv "
+     "(expert "
+     "kernels), drive (reads), split (experts on GPU, CPU and both), prompts (512, 4096 and 8192 "
+     "tokens), ladder (what each step of overlap gains)",
+     bench_parts},
 
     {"-m,--model", "MODEL", repeated, has_model, model,
      "Model folder or Hugging Face id; repeat -m for shards on other drives", names<&E::locations>},
@@ -107,8 +111,8 @@ constexpr OptionSpec table[] = {
      "Maximum tokens to generate (-1: no limit)", predict},
     {"-c,--ctx-size", "N", ordinary, plans, prompt,
      "Context in tokens (default: the model's, at most 8192)", integer<&E::context, 1, int32_max>},
-    {"--stop", "TEXT", repeated | settable, answer, prompt,
-     "Stop before TEXT (may be given 16 times)", stop},
+    {"--stop", "TEXT", repeated | settable, answer, prompt, "Stop before TEXT (up to 16 times)",
+     stop},
     {"--ignore-eos", "", advanced, answer, prompt, "Continue after an end token",
      on_off<&O::ignore_eos>},
     {"--loop-guard", "N", advanced | settable, answer, prompt,
@@ -123,21 +127,21 @@ constexpr OptionSpec table[] = {
      "Nucleus sampling (default: generation_config.json, or 0.95)",
      real<&O::top_p, RealRange{0, 1, true, false}>},
     {"--min-p", "X", settable, answer, sampling,
-     "Sample only tokens with at least X times the best probability",
+     "Sample only tokens with at least X times the highest probability",
      real<&O::min_p, RealRange{0, 1, false, true}>},
     {"--repeat-penalty", "X", settable, answer, sampling,
      "Divide the logits of tokens already seen by X (1: off)",
      real<&O::repeat_penalty, RealRange{0, infinity, true, true}>},
-    {"-s,--seed", "N", settable, asks | bench, sampling, "Random seed (-1: drawn, and shown)",
-     seed},
+    {"-s,--seed", "N", settable, asks | bench, sampling,
+     "Random seed (-1: chosen at random and printed by -v and --stats)", seed},
 
     {"--reasoning", "on|off|auto", settable, asks, thinking,
-     "Think before answering (auto: only with --reasoning-effort)",
+     "Reason before answering (auto: only with --reasoning-effort)",
      choice<&O::reasoning, reasonings>},
     {"--reasoning-effort", "E", settable, asks, thinking,
-     "low, high, max or 1 to 100; turns thinking on", integer_or<&O::effort, 1, 100, efforts>},
+     "low, high, max or 1 to 100; turns reasoning on", integer_or<&O::effort, 1, 100, efforts>},
     {"--show-reasoning", "", ordinary, answer, thinking,
-     "Show thoughts on stderr even if it is not a terminal", on_off<&O::show_reasoning>},
+     "Show the reasoning on stderr even if it is not a terminal", on_off<&O::show_reasoning>},
 
     {"-t,--threads", "N", ordinary, plans | testing, machine,
      "CPU threads (default: one per CPU that the process may use)", integer<&E::threads, 1, 1024>},
@@ -148,9 +152,9 @@ constexpr OptionSpec table[] = {
     {"--vram", "SIZE", needs_gpu, plans, machine,
      "VRAM budget, such as 7.3GiB (default: free VRAM less a margin)", size<&E::vram>},
     {"--tune", "", once, runs_model, machine,
-     "Measure at length how experts are best read (35 s), and remember it", tune},
+     "Measure for 35 s how to read this drive fastest, and remember the result", tune},
     {"--no-calibrate", "", advanced, runs_model, machine,
-     "Do not measure the drive at the first start (2 s)", no_calibrate},
+     "Do not calibrate reads at the first start (2 s)", no_calibrate},
     {"--cpu-isa", "NAME", advanced, plans | testing, machine, "auto, scalar, avx2, avx512 or amx",
      choice<&E::isa, isas>},
     {"--cache-slots", "N|off", advanced, plans | simulating, machine,
@@ -159,9 +163,9 @@ constexpr OptionSpec table[] = {
     {"--cache-policy", "NAME", advanced, runs_model | simulating, machine,
      "Eviction policy: {policies}; simulate takes a list, which may name belady", cache_policy},
     {"--predictor", "NAME", advanced, runs_model | simulating, machine,
-     "What predicts the next layer's experts: {predictors}; simulate takes a list", predictor},
+     "What guesses the next layer's experts: {predictors}; simulate takes a list", predictor},
     {"--prefetch", "N|off", advanced, runs_model | simulating, machine,
-     "Maximum experts prefetched per layer (default: 0 to 4, adapted to what they gain)",
+     "Maximum experts prefetched per layer (default: 0 to 4, adapted to the gain)",
      integer_or<&E::prefetch, 0, 64, off>},
     {"--chunk", "N", advanced, plans, machine,
      "Prompt tokens processed at once (default: what fits)", integer<&E::chunk, 1, 1 << 20>},
@@ -175,11 +179,11 @@ constexpr OptionSpec table[] = {
      "auto, plain, overlap, graphs or both (auto: overlap where the GPU can, else graphs)",
      launches},
     {"--link", "paced:RATE", advanced | needs_gpu, plans, machine,
-     "Imitate a slower link to the GPU, such as paced:14GB (per second)", link_rate},
+     "Simulate a slower link to the GPU, such as paced:14GB (per second)", link_rate},
     {"--skip-selftest", "", advanced, runs_model, machine,
-     "Do not check the GPU's kernels at their first start", on_off<&E::skip_selftest>},
+     "Skip the kernel check at the first start on a GPU", on_off<&E::skip_selftest>},
     {"--io", "NAME", advanced, plans, machine,
-     "auto, uring, threads, or paced:RATE[,LATENCY] to imitate a slower drive, such as "
+     "auto, uring, threads, or paced:RATE[,LATENCY] to simulate a slower drive, such as "
      "paced:8.8GB,80us (several folders, in order: paced:8.8GB+4.4GB)",
      io_engine},
     {"--io-depth", "N", advanced, plans, machine, "Reads in flight per drive (default: 64)",
@@ -191,7 +195,8 @@ constexpr OptionSpec table[] = {
      "Parallel reads per byte range of an expert (default: 2, or as measured)",
      integer<&ExpertTuning::parts, 1, 64>},
     {"--index-keys", "own|reference", advanced, answer | comparing | record, machine,
-     "reference: decode with the index keys of the official program, quirk included",
+     "reference: decode with the index keys of the official program, including its bug "
+     "(deepseek-v41.md section 3.7)",
      choice<&E::index_keys, index_keys>},
 
     {"--json", "", once, answer | inspect | simulating | bench | planning, output,
@@ -205,9 +210,12 @@ constexpr OptionSpec table[] = {
     {"--profile", "FILE", once, runs_model, output, "Write where time goes, for ui.perfetto.dev",
      name<&O::profile_file>},
     {"--record-routes", "FILE", once | advanced, answer | comparing, output,
-     "Write which experts the router chose, for sluice simulate", name<&E::record_routes>},
+     "Write the experts that the routers chose and those that were guessed, token by token, for "
+     "sluice simulate: each pass is appended to FILE.XXXXXX, which becomes FILE at the end of the "
+     "run; guesses are computed even with prefetch off",
+     name<&E::record_routes>},
     {"--color", "on|off|auto", ordinary, everywhere, output,
-     "Colour on stderr (NO_COLOR and CLICOLOR_FORCE count too)", choice<&O::color, colors>},
+     "Colour on stderr (NO_COLOR and CLICOLOR_FORCE are honoured)", choice<&O::color, colors>},
     {"-v,--verbose", "", ordinary, everywhere, output, "Show memory placement and notes",
      on_off<&O::verbose>},
     {"--quiet", "", ordinary, everywhere, output, "Print only errors on stderr", on_off<&O::quiet>},
