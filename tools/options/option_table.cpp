@@ -84,9 +84,8 @@ constexpr OptionSpec table[] = {
      "Assume a drive of this speed, such as 8.8GB (per second), instead of measuring", drive_rate},
     {"--only", "PARTS", once, bench, task,
      "Measure only these parts, separated by commas: decode, prefill (both: the model), gemv "
-     "(expert "
-     "kernels), drive (reads), split (experts on GPU, CPU and both), prompts (512, 4096 and 8192 "
-     "tokens), ladder (what each step of overlap gains)",
+     "(expert kernels), drive (reads), split (experts on GPU, CPU and both), prompts (512, 4096 "
+     "and 8192 tokens), ladder (what each step of overlap gains)",
      bench_parts},
 
     {"-m,--model", "MODEL", repeated, has_model, model,
