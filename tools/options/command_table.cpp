@@ -11,7 +11,7 @@ constexpr CommandSpec table[] = {
     {Command::answer, "", "MODEL", "chat in the terminal, or answer once",
      "Runs a mixture-of-experts model that is larger than memory, from unmodified safetensors\n"
      "files. MODEL is a folder, or an id such as org/name in the Hugging Face cache."},
-    {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a reference trace",
+    {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a trace",
      "Answers greedily and writes the tokens and the best logits of each step as a trace, which\n"
      "`sluice MODEL --verify` compares with another run."},
     {Command::inspect, "inspect", "MODEL", "list tensors and sizes, check the files",

@@ -118,7 +118,7 @@ std::string command_list() {
     };
     add("sluice MODEL", "chat in the terminal");
     add("sluice MODEL -p TEXT", "answer once");
-    add("sluice MODEL --verify TRACE...", "compare the model's logits with reference traces");
+    add("sluice MODEL --verify TRACE...", "compare the model's logits with traces");
     for (const CommandSpec& spec : command_table()) {
         if (spec.command != Command::answer) add(usage_of(spec), spec.summary);
     }
@@ -206,12 +206,12 @@ std::string options_markdown() {
         "# Options\n\n"
         "Every option of every command, from `tools/options/option_table.cpp`. This file is "
         "written "
-        "by\n`sluice --help-markdown > tools/OPTIONS.md`; a test compares it.\n\n"
+        "by\n`sluice --help-markdown > tools/OPTIONS.md`; a test checks that it is current.\n\n"
         "An option such as `--ctx-size 4096` is also the environment variable "
         "`SLUICE_CTX_SIZE=4096` and the "
         "key `ctx-size = 4096`\nof `~/.config/sluice/config.toml`, unless its note says that it is "
-        "for the command line only. The command line\noverrides variables, which override the "
-        "user's file, which overrides `/etc/sluice/config.toml`.\n"
+        "for the command line only. The command line\noverrides environment variables, which "
+        "override the user's file, which overrides the system's,\n`/etc/sluice/config.toml`.\n"
         "`answer` is `sluice MODEL`, `verify` is `sluice MODEL --verify`.\n";
     std::vector<const OptionSpec*> all;
     for (const OptionSpec& spec : option_table()) {

@@ -27,7 +27,7 @@ constexpr const char* general = "General";
 constexpr const char* model = "Model";
 constexpr const char* prompt = "Prompt";
 constexpr const char* sampling = "Sampling";
-constexpr const char* thinking = "Thinking";
+constexpr const char* thinking = "Reasoning";
 constexpr const char* machine = "Machine";
 constexpr const char* output = "Output";
 constexpr const char* task = "Task";
@@ -72,9 +72,9 @@ constexpr OptionSpec table[] = {
      "Read this configuration file instead of the default ones", name<&O::config_file>},
 
     {"--verify", "TRACE...", once | several, answer | comparing, task,
-     "Compare the logits with reference traces (files or folders)", names<&O::traces>},
-    {"-o,--output", "FILE", once, record, task, "Trace file to write", name<&O::output>},
-    {"--check", "", once, inspect, task, "Read and hash every byte, and check the values",
+     "Compare the logits with traces (files or folders)", names<&O::traces>},
+    {"-o,--output", "FILE", once, record, task, "Trace to write", name<&O::output>},
+    {"--check", "", once, inspect, task, "Read every byte, hash it and check its values",
      on_off<&O::check>},
     {"--hashes", "FILE", once, inspect, task,
      "With --check: compare with the hashes in FILE; a new FILE is written", name<&O::hashes>},
@@ -83,7 +83,10 @@ constexpr OptionSpec table[] = {
     {"--drive", "RATE", once, planning, task,
      "Assume a drive of this speed, such as 8.8GB (per second), instead of measuring", drive_rate},
     {"--only", "PARTS", once, bench, task,
-     "Measure only these parts: decode,prefill,gemv,drive,split,prompts,ladder", bench_parts},
+     "Measure only these parts, separated by commas: decode, prefill (both: the model), gemv "
+     "(expert kernels), drive (reads), split (experts on GPU, CPU and both), prompts (512, 4096 "
+     "and 8192 tokens), ladder (what each step of overlap gains)",
+     bench_parts},
 
     {"-m,--model", "MODEL", repeated, has_model, model,
      "Model folder or Hugging Face id; repeat -m for shards on other drives", names<&E::locations>},
@@ -107,7 +110,7 @@ constexpr OptionSpec table[] = {
     {"-c,--ctx-size", "N", ordinary, plans, prompt,
      "Context length in tokens (default: the model's, at most 8192)",
      integer<&E::context, 1, int32_max>},
-    {"--stop", "TEXT", repeated | settable, answer, prompt, "Stop before TEXT (at most 16 times)",
+    {"--stop", "TEXT", repeated | settable, answer, prompt, "Stop before TEXT (up to 16 times)",
      stop},
     {"--ignore-eos", "", advanced, answer, prompt, "Do not stop at an end token",
      on_off<&O::ignore_eos>},
@@ -129,13 +132,13 @@ constexpr OptionSpec table[] = {
      "Divide the logits of tokens already seen by X (1: off)",
      real<&O::repeat_penalty, RealRange{0, infinity, true, true}>},
     {"-s,--seed", "N", settable, asks | bench, sampling,
-     "Random seed (-1: a random one, shown by -v and --stats)", seed},
+     "Random seed (-1: chosen at random and printed by -v and --stats)", seed},
 
     {"--reasoning", "on|off|auto", settable, asks, thinking,
-     "Think before answering (auto: only with --reasoning-effort)",
+     "Reason before answering (auto: only with --reasoning-effort)",
      choice<&O::reasoning, reasonings>},
     {"--reasoning-effort", "E", settable, asks, thinking,
-     "low, high, max or 1 to 100; turns thinking on", integer_or<&O::effort, 1, 100, efforts>},
+     "low, high, max or 1 to 100; turns reasoning on", integer_or<&O::effort, 1, 100, efforts>},
     {"--show-reasoning", "", ordinary, answer, thinking,
      "Show the reasoning on stderr even if it is not a terminal", on_off<&O::show_reasoning>},
 
@@ -148,9 +151,9 @@ constexpr OptionSpec table[] = {
     {"--vram", "SIZE", needs_gpu, plans, machine,
      "VRAM budget, such as 7.3GiB (default: free VRAM less a margin)", size<&E::vram>},
     {"--tune", "", once, runs_model, machine,
-     "Measure the fastest way to read experts (35 s) and remember it", tune},
+     "Measure for 35 s how to read this drive fastest, and remember the result", tune},
     {"--no-calibrate", "", advanced, runs_model, machine,
-     "Do not measure the drive at the first start (2 s)", no_calibrate},
+     "Do not calibrate reads at the first start (2 s)", no_calibrate},
     {"--cpu-isa", "NAME", advanced, plans | testing, machine,
      "CPU instruction set: auto, scalar, avx2, avx512 or amx", choice<&E::isa, isas>},
     {"--cache-slots", "N|off", advanced, plans | simulating, machine,
@@ -159,7 +162,7 @@ constexpr OptionSpec table[] = {
     {"--cache-policy", "NAME", advanced, runs_model | simulating, machine,
      "Eviction policy: {policies}; simulate takes a list, which may include belady", cache_policy},
     {"--predictor", "NAME", advanced, runs_model | simulating, machine,
-     "What predicts the next layer's experts: {predictors}; simulate takes a list", predictor},
+     "What guesses the next layer's experts: {predictors}; simulate takes a list", predictor},
     {"--prefetch", "N|off", advanced, runs_model | simulating, machine,
      "Maximum experts prefetched per layer (default: adaptive, 0 to 4)",
      integer_or<&E::prefetch, 0, 64, off>},
@@ -176,11 +179,11 @@ constexpr OptionSpec table[] = {
      "supports it, else graphs)",
      launches},
     {"--link", "paced:RATE", advanced | needs_gpu, plans, machine,
-     "Imitate a slower link to the GPU, such as paced:14GB (per second)", link_rate},
+     "Simulate a slower link to the GPU, such as paced:14GB (per second)", link_rate},
     {"--skip-selftest", "", advanced, runs_model, machine,
-     "Skip the self-test of the GPU kernels at the first start", on_off<&E::skip_selftest>},
+     "Skip the kernel check at the first start on a GPU", on_off<&E::skip_selftest>},
     {"--io", "NAME", advanced, plans, machine,
-     "How to read files: auto, uring, threads, or paced:RATE[,LATENCY] to imitate a slower drive, "
+     "How to read files: auto, uring, threads, or paced:RATE[,LATENCY] to simulate a slower drive, "
      "such as "
      "paced:8.8GB,80us (several folders, in order: paced:8.8GB+4.4GB)",
      io_engine},
@@ -193,7 +196,8 @@ constexpr OptionSpec table[] = {
      "Parallel reads per byte range of an expert (default: 2, or as measured)",
      integer<&ExpertTuning::parts, 1, 64>},
     {"--index-keys", "own|reference", advanced, answer | comparing | record, machine,
-     "reference: decode with the official program's index keys, including its quirk",
+     "reference: decode with the index keys of the official program, including its bug "
+     "(deepseek-v41.md section 3.7)",
      choice<&E::index_keys, index_keys>},
 
     {"--json", "", once, answer | inspect | simulating | bench | planning, output,
@@ -207,7 +211,10 @@ constexpr OptionSpec table[] = {
     {"--profile", "FILE", once, runs_model, output,
      "Write a profile of where time goes, for ui.perfetto.dev", name<&O::profile_file>},
     {"--record-routes", "FILE", once | advanced, answer | comparing, output,
-     "Write which experts the router chose, for sluice simulate", name<&E::record_routes>},
+     "Write the experts that the routers chose and those that were guessed, token by token, for "
+     "sluice simulate: each pass is appended to FILE.XXXXXX, which becomes FILE at the end of the "
+     "run; guesses are computed even with prefetch off",
+     name<&E::record_routes>},
     {"--color", "on|off|auto", ordinary, everywhere, output,
      "Colour on stderr (auto: respects NO_COLOR and CLICOLOR_FORCE)", choice<&O::color, colors>},
     {"-v,--verbose", "", ordinary, everywhere, output, "Show memory placement and notes",
