@@ -111,17 +111,18 @@ Result<CommandLine> read_command_line(Command command, const std::vector<std::st
                           cat(one_line(thrown.what()), " (see ", help_command(command), ")")};
         }
     }
-    for (const auto& [spec, option] : options) {
-        if (!option->results().empty()) {
-            line.flags[spec] = {"--" + spec->name(), option->results()};
-        }
-        if (spec->is(informative) && !option->results().empty()) return line;
-    }
     line.words.insert(line.words.end(), words.begin(), words.end());
     const std::vector<std::string> unknown = app.remaining();
     if (!error && !unknown.empty()) {
         error = unknown_flag(unknown.front().substr(0, unknown.front().find('=')), command);
     }
+    bool helps = false;
+    for (const auto& [spec, option] : options) {
+        if (option->results().empty()) continue;
+        line.flags[spec] = {"--" + spec->name(), option->results()};
+        helps = helps || spec->name() == "help" || spec->name() == "help-advanced";
+    }
+    if (helps) return line;
     if (error) return tl::unexpected(std::move(*error));
     return line;
 }

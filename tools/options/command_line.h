@@ -20,7 +20,7 @@ struct CommandLine {
 
 // Forms: --name VALUE, --name=VALUE, -nVALUE, a switch as -v or --verbose=off, and words after "--"
 // that begin with a dash. A value may look like a flag. Errors are usage and name the flag, the
-// nearest one if it is unknown; a flag that is informative (--help) beats them.
+// nearest one if it is unknown; --help and --help-advanced beat them.
 Result<CommandLine> read_command_line(Command command, const std::vector<std::string>& arguments);
 
 }  // namespace sluice

@@ -285,7 +285,8 @@ TEST_CASE("checkpoint: an index that omits a shard number or states another size
     opened = open_folder(cut.folder);
     REQUIRE(opened);
     REQUIRE(opened->notes().size() == 3);
-    says(opened->notes()[0], {"not read: " + shard_name(1)});
+    says(opened->notes()[0],
+         {"files not read, because the index does not list them: " + shard_name(1)});
     says(opened->notes()[1], {"the index does not list shard 1 of 12"});
     const auto missing = opened->require("embed.weight");
     REQUIRE(!missing);
