@@ -1,5 +1,5 @@
-// Snapshots: a sequence's state as bytes, in memory or in a file. This room knows the format and its
-// checks; Session (engine/session.h) makes and restores them. Any thread.
+// Snapshots: a sequence's state as bytes, in memory or in a file. This room knows the format and
+// its checks; Session (engine/session.h) makes and restores them. Any thread.
 //
 // All numbers are little-endian:
 //   8 bytes   "SLSNAPSH"
@@ -8,8 +8,8 @@
 //   u64       bytes of the whole snapshot
 //   u64       identity of the model (snapshot_identity.h)
 //   u64       checksum of the executable that made it
-//   3 texts   name of the model, version and commit of the build, kind of device
-//             ("cpu", "cuda, compute 9.0"); each a u32 of bytes (at most 4096), then UTF-8 without terminator
+//   3 texts   name of the model, version and commit of the build, kind of device ("cpu",
+//             "cuda, compute 9.0"); each a u32 of bytes (at most 4096), then the bytes
 //   u32       index keys: 0 own, 1 reference
 //   u32       position: tokens fed
 //   i32       layer whose index keys were published last, or -1
