@@ -170,7 +170,7 @@ Result<SnapshotHeader> parse_fields(std::span<const std::byte> fields, uint64_t 
 // The header's bytes, from the first 16; 0 while those are not complete.
 Result<uint64_t> header_length(std::span<const std::byte> begin, uint64_t size) {
     const size_t known = std::min(begin.size(), magic.size());
-    if (std::memcmp(begin.data(), magic.data(), known) != 0) {
+    if (known > 0 && std::memcmp(begin.data(), magic.data(), known) != 0) {
         return fail(Code::corrupt, cat("is no snapshot: it does not begin with ", magic));
     }
     if (size < head_bytes || begin.size() < head_bytes) return cut_short(size, "in its header");
@@ -191,6 +191,7 @@ using Stream = std::unique_ptr<std::FILE, Closer>;
 // Grows `bytes` to `size` with what follows in the file.
 Result<void> read_to(std::FILE* file, uint64_t size, SnapshotBytes& bytes) {
     const size_t had = bytes.size();
+    if (had == size) return {};
     bytes.resize(size);
     const size_t got = std::fread(bytes.data() + had, 1, size - had, file);
     if (got == size - had) return {};
