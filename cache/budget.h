@@ -1,5 +1,5 @@
-// Budget: every byte of RAM (and another one for VRAM) is reserved here once, at start, before it
-// is allocated. The reservations are printed.
+// Budget: every byte of RAM is reserved here once, at start, before it is allocated; a second
+// Budget does the same for VRAM. The reservations are printed.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ Result<void> ExpertCache::Impl::check_finished(int32_t layer) {
     if (abandoned_) take_handles_back();
     if (given_ == items_.size() && held_ == 0) return {};
     return fail(Code::usage,
-                cat("layer ", layer, ": experts asked for while ", items_.size() - given_,
+                cat("layer ", layer, ": experts requested while ", items_.size() - given_,
                     " of layer ", demand_.layer, " are not taken and ", held_, " not released"));
 }
 
@@ -54,7 +54,7 @@ Result<void> ExpertCache::Impl::check(int32_t layer, std::span<const int32_t> ex
         uint64_t& asked = asked_at_[static_cast<size_t>(expert)];
         if (asked == demand_.number) {
             return fail(Code::usage,
-                        cat("layer ", layer, ": expert ", expert, " is asked for twice"));
+                        cat("layer ", layer, ": expert ", expert, " is requested twice"));
         }
         asked = demand_.number;
     }
@@ -182,7 +182,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
     }
     if (options.transit_slots < 2) {
         return fail(Code::usage, cat("expert cache: ", options.transit_slots,
-                                     " transit slots, at least 2 are needed"));
+                                     " transit slots; at least 2 are needed"));
     }
     const uint64_t all = static_cast<uint64_t>(map.layers()) * static_cast<uint64_t>(map.experts());
     const uint64_t slots = uint64_t{options.cache_slots} + options.transit_slots;

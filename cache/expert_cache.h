@@ -12,17 +12,17 @@
 // policy; a prompt fills only cache slots that never held anything and otherwise passes through
 // transit slots, so it does not displace the experts that decode keeps. A prefetch reads into a
 // transit slot and moves to the cache when it is used (slots change their role, bytes are not
-// copied). Cache slots that hold nothing yet serve as transit slots. What a slot holds decides
-// nothing about results.
+// copied). Cache slots that hold nothing yet serve as transit slots. What a slot holds never
+// affects results.
 //
 // The chunks of one prompt may form a chunk group, which shares its reads: between
 // begin_chunk_group() and end_chunk_group(), all of them pass a layer before the next layer begins.
-// Meanwhile the cache lends a layer's worth of its slots, or as many as it has, as transit slots,
-// where as many experts stay until the last chunk has passed the layer; if there is room for a
-// second layer's worth, the next layer can be read meanwhile.
+// Meanwhile the cache lends up to a layer's worth of its slots as transit slots; as many experts
+// stay there until the last chunk has passed the layer. With room for a second layer's worth, the
+// next layer can be read in the meantime.
 //
-// Evictions are decided inside demand(), in the order asked, and begin_chunk_group(). Neither the
-// drive's timing nor prefetching has a part in them, so the simulator replays them exactly.
+// Evictions are decided inside demand(), in the order requested, and inside begin_chunk_group().
+// Neither drive timing nor prefetching affects them, so the simulator replays them exactly.
 //
 // Engine thread only. No allocation after construction.
 #pragma once

@@ -171,14 +171,15 @@ Result<RouteFileHeader> read_header(const std::filesystem::path& path, std::FILE
     const auto layers = get<uint32_t>(&bytes[8]), experts = get<uint32_t>(&bytes[12]);
     const auto top_k = get<uint32_t>(&bytes[16]), name = get<uint32_t>(&bytes[20]);
     if (!in_range(layers, experts, top_k, name)) {
-        return corrupt(path, cat("its header is out of range (", layers, " layers, ", experts,
-                                 " experts, top ", top_k, ", a name of ", name, " bytes)"));
+        return corrupt(path,
+                       cat("its header has values out of range (", layers, " layers, ", experts,
+                           " experts, top ", top_k, ", a name of ", name, " bytes)"));
     }
     RouteFileHeader header{static_cast<int32_t>(layers), static_cast<int32_t>(experts),
                            static_cast<int32_t>(top_k), get<uint64_t>(&bytes[24]),
                            std::string(name, '\0')};
     if (std::fread(header.model.data(), 1, name, file) != name) {
-        return corrupt(path, "it ends inside its header");
+        return corrupt(path, "the file ends inside its header");
     }
     return header;
 }

@@ -1,5 +1,9 @@
 // RouteFile: what the routers chose for every token in every layer, recorded for `sluice simulate`.
 //
+// `--record-routes FILE` appends the tokens of each pass after it to FILE.XXXXXX beside FILE, which
+// is renamed to FILE at the end of the run. While it records, the engine computes the guesses even
+// with prefetch off.
+//
 // The file, all numbers little-endian:
 //   8 bytes   "SLROUTE1"
 //   4 x u32   layers (1..1024), experts (1..65534), top_k (1..experts, at most 256), length of the

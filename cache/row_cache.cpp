@@ -102,17 +102,18 @@ RowCache::~RowCache() = default;
 Result<void> RowCache::request(std::span<const uint64_t> rows, uint8_t* codes, uint8_t* scales) {
     Impl& impl = *impl_;
     if (impl.waiting_)
-        return fail(Code::usage, "rows asked for before wait() was called for the last ones");
+        return fail(Code::usage, "rows requested before wait() was called for the previous ones");
     if (rows.size() > impl.request_max_) {
-        return fail(Code::usage,
-                    cat(rows.size(), " rows asked for at once, at most ", impl.request_max_));
+        return fail(Code::usage, cat(rows.size(), " rows requested at once, but at most ",
+                                     impl.request_max_, " are allowed"));
     }
     const RowTable& table = impl.table_;
     impl.missing_.clear();
     impl.place_.clear();
     for (uint64_t row : rows) {
         if (row >= table.rows) {
-            return fail(Code::usage, cat("row ", row, " asked for, the table has ", table.rows));
+            return fail(Code::usage,
+                        cat("row ", row, " requested, but the table has only ", table.rows));
         }
     }
     for (size_t i = 0; i < rows.size(); ++i) {

@@ -1,4 +1,4 @@
-// RowCache: a small cache of table rows (Engram) in front of direct reads. Exact: a hit has the
+// RowCache: a small cache of table rows (Engram) in front of direct reads. Exact: a hit returns the
 // file's bytes. Engine thread only; no allocation after construction.
 #pragma once
 

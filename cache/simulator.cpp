@@ -248,7 +248,8 @@ Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& opti
     const RouteFileHeader& header = routes.header;
     const auto all = static_cast<uint64_t>(header.layers) * static_cast<uint64_t>(header.experts);
     if (options.slots > all) {
-        return fail(Code::usage, cat(options.slots, " slots for a model of ", all, " experts"));
+        return fail(Code::usage,
+                    cat("--cache-slots ", options.slots, ": the model has only ", all, " experts"));
     }
     const std::vector<Demand> demands = demands_of(routes);
     size_t now = 0;

@@ -1,5 +1,5 @@
-// What a caller asks of an engine: folders, device, budgets. What is chosen where nothing was asked
-// is in settings.h.
+// What a caller asks of an engine: folders, device, budgets. The values chosen for what was left
+// open are in settings.h.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ enum class Calibrate { automatic, off, thorough };
 enum class IndexKeys { own, reference };  // reference: deepseek-v41.md section 3.7
 
 struct EngineOptions {
-    std::vector<std::string> locations;  // model folders or a hub id
+    std::vector<std::string> locations;  // model folders or a Hugging Face id
     std::string revision;
     std::vector<std::string> mirrors;  // folders with copies of shards
     std::string device = "auto";       // "auto", "cpu", "cuda", "cuda:N"

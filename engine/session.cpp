@@ -68,8 +68,8 @@ Result<void> check_ids(Session::Impl& s, std::span<const int32_t> ids) {
     if (s.rt().options.index_keys == IndexKeys::reference && s.state().position() == 0 &&
         ids.size() > static_cast<size_t>(chunk)) {
         return fail(Code::usage,
-                    cat("with the reference's index keys a prompt is one chunk: it has ",
-                        ids.size(), " tokens, the chunk ", chunk, "; raise --chunk"));
+                    cat("--index-keys reference: the prompt must fit into one chunk, but it has ",
+                        ids.size(), " tokens and the chunk ", chunk, "; raise --chunk"));
     }
     return {};
 }
@@ -102,7 +102,7 @@ Result<void> record_routes(Pass& pass) {
 void warn_changed(const std::filesystem::path& file) {
     log::warn_once("a file in use changed",
                    cat(printable(file.native()),
-                       ": its owner, mode, attributes or content changed while it is in use; if "
+                       ": its owner, mode, attributes or content changed while it was in use; if "
                        "the content changed, answers are wrong: sluice inspect MODEL --check reads "
                        "every byte"));
 }

@@ -1,5 +1,5 @@
-// What an engine runs with, once options, model and machine have been weighed against each other.
-// EngineOptions stay what was asked; what no field here repeats runs as asked.
+// The settings that an engine runs with, derived from options, model and machine. EngineOptions
+// keep what the caller asked for; an option without a field here is used as given.
 #pragma once
 
 #include <cstdint>

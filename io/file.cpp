@@ -241,7 +241,7 @@ Result<void> File::read(uint64_t offset, void* to, uint64_t length) const {
     if (offset > size() || length > size() - offset) {
         return fail(Code::corrupt,
                     cat(printable(path_.native()), ": ", length, " bytes wanted at offset ", offset,
-                        ", but the file has ", size()));
+                        ", but the file has only ", size()));
     }
     auto* out = static_cast<std::byte*>(to);
     const uint64_t alignment = own_alignment_;
@@ -325,7 +325,7 @@ Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit)
     if (!file) return tl::unexpected(std::move(file).error());
     if (file->size() > limit) {
         return fail(Code::corrupt, cat(printable(path.native()), ": ", size_text(file->size()),
-                                       ", but at most ", size_text(limit), " expected"));
+                                       ", but at most ", size_text(limit), " is allowed"));
     }
     std::string text(file->size(), '\0');
     auto read = file->read(0, text.data(), text.size());

@@ -200,7 +200,7 @@ Result<void> start(const fs::path& path, uint32_t capacity) {
     recorder.path = std::move(*target);
     recorder.capacity = capacity;
     recorder.spans.reset(static_cast<Span*>(std::calloc(capacity, sizeof(Span))));
-    if (!recorder.spans) return fail(Code::no_memory, "--profile: no memory for the spans");
+    if (!recorder.spans) return fail(Code::no_memory, "--profile: no memory for its spans");
     recorder.next = 0;
     recorder.dropped = 0;
     recorder.depth = 0;

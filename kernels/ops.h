@@ -2,9 +2,9 @@
 // `n` is the number of token rows. A row's result never depends on n, on its neighbours or on the
 // number of threads.
 //
-// The same struct goes to three rooms: plain loops in reference/, a table per instruction set in
-// cpu/, and the CUDA backend in cuda/. The sources of an operation have the same name in each:
-// reference/X.cpp, cpu/X.h, cuda/X.cu, tests/kernels/X_test.cpp.
+// The same struct is implemented in three rooms: plain loops in reference/, a table per instruction
+// set in cpu/, and the CUDA backend in cuda/. The sources of an operation have the same name in
+// each: reference/X.cpp, cpu/X.h, cuda/X.cu, tests/kernels/X_test.cpp.
 //
 // Order of additions, everywhere unless stated otherwise ("dot of 16"): partial sums over k mod 16
 // in ascending k, each product rounded to fp32 (exact for these formats except at the ends of the

@@ -62,8 +62,8 @@ std::string model_text(const char* what, const ModelReport& m) {
         "{:.2f}, gpu {:.2f})\n",
         m.limit.tok_s, 100 * m.limit.share, 1e3 * m.limit.drive_s, 1e3 * m.limit.link_s,
         1e3 * m.limit.cpu_s, 1e3 * m.limit.gpu_s);
-    out += cat("  memory  ", size_text(m.peak_rss), " at its peak, budget ",
-               size_text(m.ram_budget), "\n");
+    out += cat("  memory  ", size_text(m.peak_rss), " at peak, budget ", size_text(m.ram_budget),
+               "\n");
     return out;
 }
 

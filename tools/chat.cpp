@@ -20,12 +20,12 @@ namespace sluice {
 namespace {
 
 constexpr const char* commands_help =
-    "/clear           forget the conversation\n"
+    "/clear           clear the conversation\n"
     "/save FILE       save the conversation as JSON\n"
     "/load FILE       continue a saved conversation\n"
     "/stats           show statistics of the last answer\n"
-    "/bye             leave (also Ctrl-D)\n"
-    "\"\"\"              begin and end a message of several lines\n"
+    "/bye             quit (also Ctrl-D)\n"
+    "\"\"\"              begin or end a message of several lines\n"
     "Ctrl-C           stop an answer\n"
     "/set NAME VALUE  change an option; NAME is one of:\n";
 
@@ -90,7 +90,7 @@ class Chat {
             }
             if (event == LineReader::Event::interrupt) {
                 if (asked_to_leave) return exit_interrupted;
-                say("Press Ctrl-C again to leave (or /bye, Ctrl-D).");
+                say("Press Ctrl-C again to quit (or /bye, Ctrl-D).");
                 asked_to_leave = true;
                 continue;
             }
@@ -144,7 +144,7 @@ class Chat {
         else if (name == "/bye" || name == "/exit" || name == "/quit")
             leave_ = true;
         else if (name == "/clear")
-            clear(), say("The conversation is forgotten.");
+            clear(), say("The conversation is cleared.");
         else if (name == "/set")
             set(rest);
         else if (name == "/save")
@@ -154,7 +154,7 @@ class Chat {
         else if (name == "/stats")
             stats();
         else
-            say(cat("unknown command ", printable(name), "; /help lists them"));
+            say(cat("unknown command ", printable(name), "; /help lists all commands"));
     }
 
     void set(const std::string& rest) {
@@ -185,7 +185,7 @@ class Chat {
         auto target = output_file("/save", path, "{\"messages\":");
         if (!target) return say(target.error().message);
         auto done = write_file_whole(*target, messages_json(messages_));
-        say(done ? cat("saved ", messages_.size(), " messages in ", printable(path))
+        say(done ? cat("saved ", messages_.size(), " messages to ", printable(path))
                  : done.error().message);
     }
 
@@ -200,7 +200,7 @@ class Chat {
     }
 
     void stats() {
-        if (!last_) return say("no answer yet");
+        if (!last_) return say("/stats: no answer yet");
         std::fputs(stats_block(*last_, run_.facts).c_str(), stderr);
     }
 
@@ -260,7 +260,7 @@ class Chat {
         if (answer.error) say(answer.error->message);
         if (answer.finish == Finish::interrupted) say("(stopped)");
         if (answer.finish == Finish::loop) say("(stopped: the answer repeats itself)");
-        if (answer.unclosed) say("(the thought has no end; all of it is shown as the answer)");
+        if (answer.unclosed) say("(the reasoning did not end; all of it is shown as the answer)");
         if (fills_context(answer, run_.facts)) {
             say(cat("The context of ", run_.facts.context,
                     " tokens is full: /save and /clear, or start with a larger -c."));

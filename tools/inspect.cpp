@@ -307,7 +307,7 @@ std::string inspect_text(const Checkpoint& checkpoint, const HashRun* hashes) {
                    hashes->engine, ", hashes are XXH3)\n");
     }
     if (!listing.note.empty()) out += cat("note: ", listing.note, "\n");
-    if (checkpoint.tokenizer_path().empty()) out += "note: no tokenizer.json\n";
+    if (checkpoint.tokenizer_path().empty()) out += "note: tokenizer.json is missing\n";
     for (const std::string& note : checkpoint.notes()) out += cat("note: ", note, "\n");
     return out;
 }

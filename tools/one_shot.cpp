@@ -70,11 +70,12 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
     }
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
     if (answer.unclosed)
-        std::fputs("sluice: the thought has no end; all of it is shown as the answer\n", stderr);
+        std::fputs("sluice: the reasoning did not end; all of it is shown as the answer\n", stderr);
     if (fills_context(answer, facts)) {
-        std::fprintf(stderr,
-                     "sluice: the context of %d tokens is full: the answer is cut off (raise -c)\n",
-                     facts.context);
+        std::fprintf(
+            stderr,
+            "sluice: the context of %d tokens is full, so the answer is cut off; raise -c\n",
+            facts.context);
     }
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer repeats itself\n", stderr);

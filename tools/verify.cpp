@@ -80,7 +80,7 @@ Result<std::optional<Trace>> load_trace(const Candidate& candidate, const ModelR
         return fail(Code::usage,
                     cat(printable(candidate.path.string()), ": recorded with --index-keys ",
                         trace->index_keys == IndexKeys::reference ? "reference" : "own",
-                        "; run with the same"));
+                        "; run with the same value"));
     }
     if (candidate.named && other_model && !options.quiet) {
         std::fprintf(stderr, "sluice: %s was recorded with %s, but this model is called %s\n",
@@ -128,7 +128,7 @@ int run_verify(const Options& options, const Terminal& terminal) {
     if (tally.compared == 0) {
         return report_error(
             {Code::usage, cat("--verify: no trace of ", run->facts.model, " among ", list->size(),
-                              " files (a model is known by its folder's name; a trace "
+                              " files (a model is identified by its folder name; a trace "
                               "given by file name is compared with any model)")});
     }
     if (auto kept = run->session->keep_routes(); !kept) return report_error(kept.error());

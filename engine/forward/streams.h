@@ -2,7 +2,7 @@
 // per token and the coefficients that are threaded from each sub-layer to the next one.
 //
 //   start(embedding rows)  ->  for every sub-layer: enter(), the sub-layer reads io().x and writes
-//   its output, leave()  ->  settle() before anybody looks at h()
+//   its output, leave()  ->  settle() before h() is read
 //
 // The output of a sub-layer is added to the streams lazily: by the first step of the next enter(),
 // or by settle(). Device memory, not owned. Engine thread only.

@@ -1,5 +1,5 @@
-// Copies tensors of the forward pass from the device to a Probe. Without one nothing happens and
-// nothing is paid. Engine thread only; every call waits for the device.
+// Copies tensors of the forward pass from the device to a Probe. Without a Probe the calls do
+// nothing and cost nothing. Engine thread only; with one, every call waits for the device.
 #pragma once
 
 #include <cstdint>

@@ -32,9 +32,9 @@ std::string cache_folder() {
 
 std::string not_remembered() {
     const std::string folder = cache_folder();
-    if (folder.empty()) return "cannot be remembered: neither XDG_CACHE_HOME nor HOME is set";
-    return cat("cannot be remembered in the cache folder ", printable(folder),
-               " (XDG_CACHE_HOME chooses another)");
+    if (folder.empty()) return "cannot be saved: neither XDG_CACHE_HOME nor HOME is set";
+    return cat("cannot be saved in the cache folder ", printable(folder),
+               " (set XDG_CACHE_HOME to choose another)");
 }
 
 std::optional<std::string> recall(std::string_view kind, std::string_view identity) {

@@ -178,10 +178,10 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
     if (thorough && cached) {
         return fail(Code::usage,
                     "--tune: the files are read through the page cache, whose speed "
-                    "says nothing about the drive");
+                    "says nothing about the drive; omit --tune");
     }
     if (options.tuning_given) return keep("as given");
-    if (!thorough && all_bytes(map) < model_least) return keep("not measured: a small model");
+    if (!thorough && all_bytes(map) < model_least) return keep("not measured: the model is small");
     if (cached) return keep("not measured: reads go through the page cache");
     const std::string id = identity(checkpoint, map, ring, burst);
     const auto kept = thorough ? std::nullopt : recall(kind, id);
@@ -189,18 +189,18 @@ Result<Calibration> calibrate(const Checkpoint& checkpoint, const EngineOptions&
         out = *known;
         out.tuning.in_flight_max = std::min(out.tuning.in_flight_max, options.tuning.in_flight_max);
         map.retune(out.tuning);
-        return keep(cat("measured before on this drive, ", rate_text(out.bytes_s)));
+        return keep(cat("measured on this drive in an earlier run, ", rate_text(out.bytes_s)));
     }
     const TrialPlan plan = plan_of(options, burst, cancel);
     if (thorough && options.measuring) options.measuring(seconds_of(plan));
     auto best = try_tunings(plan, map, ring, memory);
-    if (!best) return within("measuring the drive (--no-calibrate runs without)", best.error());
+    if (!best) return within("measuring the drive (--no-calibrate runs without it)", best.error());
     out.tuning = best->tuning;
     out.bytes_s = best->bytes_s;
     const bool stored = remember(kind, id, calibration_text(out));
-    return keep(cat("measured ", thorough ? "at length" : "now", ", ", rate_text(out.bytes_s),
+    return keep(cat("measured ", thorough ? "by --tune" : "now", ", ", rate_text(out.bytes_s),
                     out.tuning == options.tuning ? ", the default" : ", faster than the default",
-                    stored ? "" : cat("; ", not_remembered())));
+                    stored ? "" : cat("; the result ", not_remembered())));
 }
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
-// How experts are read fastest from the drives at hand: measured once with the engine's own reader
-// on the model's own files, and remembered.
+// Finds the fastest way to read experts from the present drives: measured once with the engine's
+// own reader on the model's own files, and remembered.
 //
-// Into how many parts an expert's ranges are cut and how many experts are read at once changes only
-// speed, never a result.
+// The number of parts that each range of an expert is cut into and the number of experts read at
+// once change only speed, never a result.
 #pragma once
 
 #include <atomic>

@@ -44,7 +44,7 @@ Result<DeviceCheck> check_device(const DeviceCheckOptions& options) {
         }
         return fail(Code::device,
                     cat((*backend)->name(), " computes wrong values: ", wrong,
-                        " (sluice selftest lists all; --device cpu runs without a GPU)"));
+                        " (sluice selftest lists all results; --device cpu runs without a GPU)"));
     }
     const bool kept = remember(kind, *id, "");
     check.note = cat("self-test of the GPU kernels: ", check.rows.size(), " operations passed",

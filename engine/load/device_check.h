@@ -1,5 +1,5 @@
-// The self-test of a GPU's kernels, run once per device, driver and build: that it passed is
-// remembered in the cache folder.
+// The self-test of a GPU's kernels, run once per device, driver and build. A pass is remembered in
+// the cache folder.
 #pragma once
 
 #include <functional>

@@ -187,7 +187,7 @@ Result<void> open_cpu_experts(Loaded& loaded, const Plan& plan) {
     loaded.notes.push_back(
         cat("experts on the CPU beside the GPU: ", rt.tiers.cpu->name(),
             o.cpu_experts ? cat(", ", *o.cpu_experts, " % of those not in VRAM")
-                          : std::string(", share set by the measured speeds of link and CPU")));
+                          : std::string(", share set by the measured speed of link and CPU")));
     return {};
 }
 
@@ -313,7 +313,8 @@ Result<void> fill(Loaded& loaded, const Plan& plan, const LoadControl& control) 
         auto cpu = open_cpu(rt.options);
         if (!cpu) return tl::unexpected(cpu.error());
         rt.head_backend = std::move(*cpu);
-        loaded.notes.push_back("the head does not fit the VRAM budget: it is computed on the CPU");
+        loaded.notes.push_back(
+            "the head does not fit into the VRAM budget, so the CPU computes it");
     }
     if (auto r = rt.backend->reserve(largest_shapes(rt.config, plan.shape)); !r) return r;
     auto embedding = PageBuffer::create(plan.embedding, "embedding");

@@ -40,7 +40,7 @@ Result<void> resolve_context(const PlanInput& in, Settings& s) {
     }
     s.context = o.context != 0 ? o.context : std::min(in.config.positions_max, context_default);
     if (o.chunk < 0) {
-        return fail(Code::usage, cat("--chunk ", o.chunk, ": must be 1 or more tokens"));
+        return fail(Code::usage, cat("--chunk ", o.chunk, ": must be at least 1 token"));
     }
     return {};
 }
@@ -94,7 +94,7 @@ Result<void> resolve_vram_slots(const PlanInput& in, Budget& vram, Plan& plan) {
     if (in.options.vram_slots) {
         if (*in.options.vram_slots > slots) {
             return fail(Code::no_memory, cat("--vram-slots ", *in.options.vram_slots,
-                                             ": VRAM has room for ", slots));
+                                             ": VRAM has room for at most ", slots));
         }
         slots = *in.options.vram_slots;
     }
@@ -171,7 +171,7 @@ void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
     const auto refuse = [&](const char* why) {
         plan.notes.push_back(cat(prompts, "experts are read again every ", chunk, " tokens", why));
     };
-    if (slots == 0) return refuse(": there is no expert cache");
+    if (slots == 0) return refuse(", because there is no expert cache");
     const uint64_t cache = (o.cache_slots ? slots : least) * in.slot_bytes;
     const uint64_t room = std::min(ram_left / 8, ram_left - std::min(ram_left, cache));
     int32_t tokens = (context + chunk - 1) / chunk * chunk;
@@ -179,12 +179,14 @@ void resolve_chunk_group(const PlanInput& in, uint64_t ram_left, Plan& plan) {
         return ChunkStore::bytes(c, plan.shape, std::min(tokens, context)) + page_size;
     };
     while (tokens > chunk && bytes() > room) tokens -= chunk;
-    if (tokens <= chunk) return refuse(": RAM does not hold two such chunks beside the cache");
+    if (tokens <= chunk)
+        return refuse(", because RAM cannot hold two such chunks besides the cache");
     plan.chunk_store = bytes();
     plan.chunk_group_tokens = std::min(tokens, context);
     const bool whole = slots >= static_cast<uint64_t>(c.experts);
-    plan.notes.push_back(cat(prompts, "experts are read once for up to ", plan.chunk_group_tokens,
-                             whole ? " tokens" : " tokens, as far as the cache holds a layer's"));
+    plan.notes.push_back(
+        cat(prompts, "experts are read once for up to ", plan.chunk_group_tokens,
+            whole ? " tokens" : " tokens, as far as the cache holds a layer's experts"));
 }
 
 void keep_lines(Plan& plan, const Budget& budget) {

@@ -52,7 +52,8 @@ Result<OpenedRing> open_read_ring(const Checkpoint& checkpoint, const EngineOpti
     }
     if (!choice->cause.empty()) {
         opened.name += cat(" (", choice->cause, ")");
-        log::warn_once("ring", cat("reads go through threads, which is slower: ", choice->cause));
+        log::warn_once(
+            "ring", cat("reads use threads instead of io_uring, which is slower: ", choice->cause));
     }
     opened.ring = std::make_unique<ReadRing>(std::move(choice->engine), depth);
     for (const File* file : files) {

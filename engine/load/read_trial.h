@@ -1,4 +1,5 @@
-// How fast experts can be read: the engine's own reader on the model's own files, no computation.
+// Measures how fast experts can be read: the engine's own reader on the model's own files, without
+// computing anything.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Whether a tokenizer and a config belong together.
+// Checks that a tokenizer and a config belong together.
 #pragma once
 
 #include "engine/model/config.h"

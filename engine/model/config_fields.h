@@ -1,5 +1,5 @@
-// Reads one object of config.json field by field, and so knows which fields were never asked for.
-// Only the first problem is kept; reads after it return harmless values.
+// Reads one object of config.json field by field, and so knows which fields were never read. Only
+// the first problem is kept; reads after it return harmless values.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A generated token stream to reasoning and content.
+// Splits a generated token stream into reasoning and content.
 #pragma once
 
 #include <cstdint>

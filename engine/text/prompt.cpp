@@ -51,7 +51,7 @@ class Writer {
         return fail(
             Code::unsupported,
             cat(printable(tokenizer_.source()), " has no token '", missing_,
-                "', which the chat encoding needs: this model can be verified, but not chat"));
+                "', which the chat encoding needs: this model supports --verify, but not chat"));
     }
 
  private:

@@ -1,4 +1,4 @@
-// Messages to token ids: the chat encoding of the model (deepseek-v41.md section 6.2).
+// Turns messages into token ids: the chat encoding of the model (deepseek-v41.md section 6.2).
 //
 // The encoding is defined as one string. Control tokens in it stand for themselves; everything
 // between two of them, fixed words and message content alike, is tokenised as one text. The ids are

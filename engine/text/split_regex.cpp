@@ -92,7 +92,7 @@ void SplitRegex::split(std::string_view text, Scratch& scratch,
                              PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match, context);
         if (rc < 0 && rc != PCRE2_ERROR_NOMATCH)
             log::warn_once(impl_->pattern, cat("split pattern '", impl_->pattern,
-                                               "' gave up on a text of ", text.size(), " bytes"));
+                                               "' failed on a text of ", text.size(), " bytes"));
         if (rc < 0) break;
         if (bounds[0] > done) pieces.push_back(text.substr(done, bounds[0] - done));
         pieces.push_back(text.substr(bounds[0], bounds[1] - bounds[0]));

@@ -1,4 +1,4 @@
-// Token bytes to whole characters.
+// Joins the bytes of tokens to complete characters.
 #pragma once
 
 #include <string>

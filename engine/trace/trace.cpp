@@ -106,11 +106,11 @@ Result<void> check_engine(const Engine& engine, const Trace& trace) {
     if (engine.options().index_keys != trace.index_keys) {
         const bool own = trace.index_keys == IndexKeys::own;
         return fail(Code::usage, cat("recorded with --index-keys ", own ? "own" : "reference",
-                                     "; run with the same"));
+                                     "; run with the same value"));
     }
     const int64_t length = static_cast<int64_t>(trace.prompt.size() + trace.tokens.size());
     if (length > engine.settings().context) {
-        return fail(Code::usage, cat("needs a context of ", length, " tokens, but this one has ",
+        return fail(Code::usage, cat("needs a context of ", length, " tokens, but this run has ",
                                      engine.settings().context, "; raise it with -c"));
     }
     const auto outside = [&](int32_t id) { return id >= engine.config().vocab; };

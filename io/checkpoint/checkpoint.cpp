@@ -110,7 +110,7 @@ tl::unexpected<Error> CheckpointOpener::unread(Error error, const char* name) co
     if (error.code == Code::io || error.code == Code::no_memory) {
         return tl::unexpected(std::move(error));
     }
-    if (error.code == Code::unsupported) error.message += "; move it away";
+    if (error.code == Code::unsupported) error.message += "; move it elsewhere";
     return fatal(error.code, std::move(error.message), {name});
 }
 
@@ -123,7 +123,7 @@ std::string CheckpointOpener::where() const {
 
 Result<void> CheckpointOpener::find_folders() {
     if (options_.locations.empty())
-        return fail(Code::usage, "no model given; name a folder or a hub id");
+        return fail(Code::usage, "no model given; name a folder or a Hugging Face id");
     auto folders = find_folders_of(options_.locations, options_.revision, options_.mirrors);
     if (!folders) return tl::unexpected(std::move(folders).error());
     folders_ = std::move(*folders);
@@ -156,8 +156,8 @@ Result<void> CheckpointOpener::read_config() {
             weights =
                 weights || is_entry(folder.path / index_name) || !weight_files(folder.path).empty();
         }
-        const char* what = weights ? ": config.json is missing (the weights alone do not say which "
-                                     "model they are)"
+        const char* what = weights ? ": config.json is missing (the weights alone do not identify "
+                                     "the model)"
                                    : ": no checkpoint here (no config.json, no safetensors files)";
         return fatal(
             Code::not_found, cat(where(), what),
@@ -261,7 +261,7 @@ void CheckpointOpener::read_shard(Shard& shard) const {
     auto file = File::open(shard.path, access());
     if (!file) {
         shard.error = std::move(file).error();
-        if (shard.error->code == Code::unsupported) shard.error->message += "; move it away";
+        if (shard.error->code == Code::unsupported) shard.error->message += "; move it elsewhere";
         return;
     }
     shard.file = std::move(*file);
@@ -394,7 +394,8 @@ void CheckpointOpener::note_strays() {
         }
     }
     if (strays.empty()) return;
-    out_.notes_.push_back(cat("files outside the index, not read: ", list_names(strays)));
+    out_.notes_.push_back(
+        cat("files not read, because the index does not list them: ", list_names(strays)));
 }
 
 // Notes numbers missing from the series of shard names: most likely an index that was shortened.
@@ -416,8 +417,7 @@ void CheckpointOpener::note_numbers() {
         if (!seen[i]) absent.push_back(cat(i));
     }
     if (absent.empty()) return;
-    out_.notes_.push_back(
-        cat("the index names no shard number ", list_names(absent), " of ", count));
+    out_.notes_.push_back(cat("the index does not list shard ", list_names(absent), " of ", count));
 }
 
 void CheckpointOpener::note_total() {

@@ -1,10 +1,11 @@
 // A model folder: config.json, tokenizer.json, index and shards, as downloaded.
 //
 // Accepted: a plain folder, a Hugging Face cache snapshot (files are links into blobs), its
-// repository root (models--org--name, through refs/main or `revision`), a hub id "org/name" that is
-// in the Hugging Face cache, and several folders whose shards together are the model (spread over
-// drives; a shard found in two of them is read from the first, the others are listed in notes()).
-// The index says which files are the model; without one, a lone model.safetensors is the model.
+// repository root (models--org--name, through refs/main or `revision`), a Hugging Face id
+// "org/name" that is in the Hugging Face cache, and several folders whose shards together are the
+// model (spread over drives; a shard found in two of them is read from the first, the others are
+// listed in notes()). The index says which files are the model; without one, a lone
+// model.safetensors is the model.
 #pragma once
 
 #include <filesystem>
@@ -31,8 +32,8 @@ struct Tensor {
 };
 
 struct CheckpointOptions {
-    std::vector<std::string> locations;  // folders or one hub id
-    std::string revision;                // of a hub id or repository root; empty: refs/main
+    std::vector<std::string> locations;  // folders or one Hugging Face id
+    std::string revision;                // of an id or repository root; empty: refs/main
     Access access = Access::direct;
     bool headers_only = false;              // do not probe O_DIRECT
     std::vector<std::string> mirrors = {};  // folders with copies of some or all shards

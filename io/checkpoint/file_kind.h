@@ -1,4 +1,4 @@
-// What a file really is when it is not what its name says.
+// Tells what a file really is when its content does not match its name.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ Result<std::string> difference(const MirroredShard& shard, const File& copy) {
         const uint64_t offset = i + 1 == samples ? size - length : at;
         same = same_bytes(*shard.file, copy, offset, length);
         if (!same) return tl::unexpected(std::move(same).error());
-        if (!*same) return cat("bytes differ from offset ", offset, " on");
+        if (!*same) return cat("bytes differ starting at offset ", offset);
     }
     return std::string();
 }
@@ -97,8 +97,8 @@ Result<void> open_mirror(const std::string& location, std::span<const MirroredSh
     out.notes.push_back(std::move(note));
     if (beside < found) return {};
     out.idle.push_back(cat("mirror ", shown(folder->path),
-                           ": on a drive that has these shards already, so nothing is read "
-                           "faster; put a mirror on another drive"));
+                           " is on a drive that already has these shards, so it makes reads no "
+                           "faster; put the mirror on another drive"));
     return {};
 }
 

@@ -24,7 +24,7 @@ struct Mirrors {
     std::vector<std::string> idle;
 };
 
-// Opens the files in `locations` (folders, snapshots, hub ids) that have the names of `shards`.
+// Opens the files in `locations` (folders, snapshots, Hugging Face ids) with the names of `shards`.
 // Each location is a drive, numbered from `drives`, which is advanced. A file that differs in size,
 // in its header or in any of 32 samples is an error (corrupt) that names it: reading it for some
 // experts would make answers change at random. (`inspect --check --mirror` compares every byte.) A

@@ -91,7 +91,7 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
         commit = trimmed(*text);
         if (commit.empty() || commit.find('/') != commit.npos) {
             return fail(Code::corrupt,
-                        cat(printable(ref.string()), ": does not hold a commit id", cure));
+                        cat(printable(ref.string()), ": contains no commit id", cure));
         }
     } else if (revision.empty() && snapshots.size() == 1) {
         commit = snapshots.front();  // downloaded by commit: there is no branch file
@@ -136,7 +136,8 @@ fs::path hub_cache() {
 }
 
 Result<ModelFolder> find_model_folder(const std::string& location, const std::string& revision) {
-    if (location.empty()) return fail(Code::usage, "no model given; name a folder or a hub id");
+    if (location.empty())
+        return fail(Code::usage, "no model given; name a folder or a Hugging Face id");
     std::error_code problem;
     fs::path path = fs::absolute(expand_home(location), problem);
     if (problem) return fail(Code::usage, cat(printable(location), ": ", problem.message()));
@@ -156,8 +157,8 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
     }
     if (is_hub_id(location)) return find_in_cache(location, revision);
     return fail(Code::not_found, cat(printable(location),
-                                     ": no such folder; give a checkpoint's folder, or the hub "
-                                     "id (ORG/NAME) of a model in the cache"));
+                                     ": no such folder; name a checkpoint folder, or the Hugging "
+                                     "Face id (ORG/NAME) of a model in the cache"));
 }
 
 std::string shell_quoted(std::string text) {

@@ -42,9 +42,8 @@ Result<std::vector<ModelFolder>> find_folders_of(std::span<const std::string> lo
         auto folder = find_model_folder(location, revision);
         if (!folder) return tl::unexpected(std::move(folder).error());
         if (!distinct.add(folder->path)) {
-            return fail(Code::usage,
-                        cat(printable(folder->path.string()),
-                            ": given twice with -m, but it is one folder on one drive"));
+            return fail(Code::usage, cat(printable(folder->path.string()),
+                                         ": given twice with -m; name each folder once"));
         }
         out.push_back(std::move(*folder));
     }
@@ -67,10 +66,11 @@ Result<void> check_mirrors_for(std::span<const std::string> missing,
                                     [&](const std::string& name) { return has(*folder, name); })) {
             continue;
         }
-        return fail(Code::not_found,
-                    cat(list_names({missing.begin(), missing.end()}), ": only in the mirror ",
-                        printable(folder->path.string()),
-                        ", but a mirror only adds copies of the model's shards; give it with -m"));
+        return fail(
+            Code::not_found,
+            cat(list_names({missing.begin(), missing.end()}), ": only in the mirror ",
+                printable(folder->path.string()),
+                ", but a mirror only adds copies of the model's shards; give the folder with -m"));
     }
     return {};
 }

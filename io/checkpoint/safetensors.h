@@ -1,4 +1,4 @@
-// The header of one safetensors file, fully validated before anyone uses it.
+// The header of one safetensors file, fully validated before use.
 //
 // The file: u64 little-endian header length n, n bytes of JSON, then data. A tensor's data_offsets
 // count from byte 8+n. No alignment is guaranteed. Several threads may read headers, each of its

@@ -1,9 +1,9 @@
 // The present speed of one drive, measured from the times when its reads were queued and found
 // finished. Pure bookkeeping: the caller supplies the times.
 //
-// A caller that is computing finds completions late and would think a drive slow that had delivered
-// long before. So only those stretches count that begin when an idle drive gets a read, or with a
-// completion that was waited for, and that end with one that was waited for.
+// A caller that is busy computing notices completions late and would take a fast drive for a slow
+// one. Therefore a stretch of time counts only if it begins when an idle drive gets a read, or with
+// a completion that was waited for, and ends with a completion that was waited for.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// From byte ranges to aligned, merged and split reads. Pure arithmetic without files or memory, so
-// that it can be property-tested.
+// Turns byte ranges into aligned, merged and split reads. Pure arithmetic without files or memory,
+// so that it can be property-tested.
 #pragma once
 
 #include <cstdint>

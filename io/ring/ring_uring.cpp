@@ -60,7 +60,7 @@ Error unavailable(const char* call, int number) {
     } else if (number == EMFILE || number == ENFILE) {
         why += "too many open files (ulimit -n)";
     } else {
-        why += "for an unknown reason";
+        why += "unknown reason";
     }
     return {Code::device, cat(why, "; --io threads works without it")};
 }

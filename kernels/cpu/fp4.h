@@ -4,7 +4,7 @@
 // the integer multiply-add of the instruction set. Weights are used as stored: their nibbles are
 // looked up.
 //
-//   avx2, avx512   three signed base-256 digits. Even and odd columns of a block are apart, as the
+//   avx2, avx512   three signed base-256 digits. Even and odd columns of a block are split, as the
 //                  low and high nibbles are. Weights are made unsigned by adding 12 to twice their
 //                  value, so a block subtracts its bias, 12 * (sum of its activations). avx2 holds
 //                  the last digit, within +-4, times 16: its sums then count 4096, a 16-bit factor.

@@ -168,7 +168,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create(const CudaOptions& options)
 }
 
 Result<void> CudaBackend::open(const CudaOptions& options) {
-    if (auto set = check(cudaSetDevice(options.device), cat("device ", options.device)); !set)
+    if (auto set = check(cudaSetDevice(options.device), cat("GPU ", options.device)); !set)
         return set;
     cudaDeviceProp props{};
     if (auto read = check(cudaGetDeviceProperties(&props, options.device), "properties"); !read)
@@ -179,7 +179,7 @@ Result<void> CudaBackend::open(const CudaOptions& options) {
     if (auto code =
             check(cudaFuncGetAttributes(&probe, cuda::any_kernel()), "no code for this GPU");
         !code)
-        return within(cat(name_, ", this binary has code for compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
+        return within(cat(name_, ": this build supports compute 7.5, 8.6, 8.9, 9.0 and 12.0"),
                       code.error());
     shared_limit_ = props.sharedMemPerBlockOptin;
     if (options.overlap == true && props.major < 9)
@@ -363,8 +363,8 @@ Result<void> CudaBackend::pin(std::span<std::byte> host) {
         return {};
     }
     cudaGetLastError();
-    log::warn_once("pin", cat("cannot pin ", size_text(host.size()), " of host memory (",
-                              meaning(error), "): uploads to the GPU will be slower"));
+    log::warn_once("pin", cat("cannot pin ", size_text(host.size()), " of RAM (", meaning(error),
+                              "): uploads to the GPU will be slower"));
     return {};
 }
 

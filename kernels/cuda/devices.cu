@@ -24,7 +24,7 @@ Result<int> cuda::device_count() {
         int version = 0;
         if (cudaDriverGetVersion(&version) == cudaSuccess && version == 0) return 0;
     }
-    return fail(Code::device, cat("CUDA does not start: ", meaning(error)));
+    return fail(Code::device, cat("CUDA failed to start: ", meaning(error)));
 }
 
 Result<void> cuda::require_device(int device) {
@@ -34,13 +34,13 @@ Result<void> cuda::require_device(int device) {
         int version = 0;
         const bool driver = cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
         return fail(Code::device,
-                    driver ? "no CUDA device: the NVIDIA driver is installed but shows no GPU "
-                             "(nvidia-smi lists them; CUDA_VISIBLE_DEVICES can hide them)"
-                           : "no CUDA device: no NVIDIA driver was found; install one");
+                    driver ? "no CUDA GPU: the NVIDIA driver is installed but shows no GPU "
+                             "(nvidia-smi lists GPUs; CUDA_VISIBLE_DEVICES can hide them)"
+                           : "no CUDA GPU: no NVIDIA driver was found; install one");
     }
     if (device >= 0 && device < *count) return {};
     return fail(Code::device,
-                cat("no CUDA device ", device, "; visible: ", *count,
+                cat("no CUDA GPU ", device, "; visible: ", *count,
                     " (--list-devices shows them; CUDA_VISIBLE_DEVICES can hide them)"));
 }
 
@@ -50,7 +50,7 @@ Result<std::vector<std::string>> cuda_devices() {
     std::vector<std::string> names;
     for (int i = 0; i < *count; ++i) {
         cudaDeviceProp props{};
-        if (auto read = check(cudaGetDeviceProperties(&props, i), cat("device ", i)); !read)
+        if (auto read = check(cudaGetDeviceProperties(&props, i), cat("GPU ", i)); !read)
             return tl::unexpected<Error>(read.error());
         names.push_back(props.name);
     }
@@ -61,7 +61,7 @@ Result<std::string> cuda_identity(int device) {
     if (auto there = cuda::require_device(device); !there)
         return tl::unexpected<Error>(there.error());
     cudaDeviceProp props{};
-    if (auto read = check(cudaGetDeviceProperties(&props, device), cat("device ", device)); !read)
+    if (auto read = check(cudaGetDeviceProperties(&props, device), cat("GPU ", device)); !read)
         return tl::unexpected<Error>(read.error());
     int driver = 0, runtime = 0;
     if (auto read = check(cudaDriverGetVersion(&driver), "driver version"); !read)

@@ -277,7 +277,7 @@ TEST_CASE("misuse is refused with a message that names it") {
     refused(-1, {1}, "layer -1");
     refused(2, {1, 64}, "expert 64");
     refused(2, {-1}, "expert -1");
-    refused(2, {4, 5, 4}, "expert 4 is asked for twice");
+    refused(2, {4, 5, 4}, "expert 4 is requested twice");
     CHECK_FALSE(cache.next());
     rig.run(2, {1, 2}, DemandKind::decode);
     CHECK_FALSE(cache.next());

@@ -37,7 +37,7 @@ check("--stats has a line for each", all(re.search(
 here = os.path.join(work.name, "here")
 shutil.copytree(TINY, here)
 BESIDE = (here, "-p", "x", "-n", "1", "--mirror", mirror, "-v")
-reported = f"mirror {mirror}: on a drive that has these shards already".encode()
+reported = f"mirror {mirror} is on a drive that already has these shards".encode()
 same = run(*BESIDE)
 check("a mirror on the same drive is reported once", same.stderr.count(reported) == 1, same.stderr)
 check("and not counted", b"2 drives" not in same.stderr, same.stderr)

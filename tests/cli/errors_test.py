@@ -63,7 +63,7 @@ one_line("simulate without a file", 2, "ROUTES", "simulate")
 
 # ---- checkpoint: exit 3 --------------------------------------------------------------------------
 one_line("a model that is not there", 3, ".", work + "/no-model", "-p", "x")
-one_line("a hub id that is not in the cache", 3, "hf download", "nobody/nothing", "-p", "x")
+one_line("a Hugging Face id that is not in the cache", 3, "hf download", "nobody/nothing", "-p", "x")
 os.mkdir(work + "/empty")
 one_line("an empty folder", 3, ".", work + "/empty", "-p", "x")
 

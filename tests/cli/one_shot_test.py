@@ -69,7 +69,7 @@ for command in ((), ("record", "-o", "/tmp/never")):
               2, b"", rf"^sluice: the prompt has {asked} tokens and the context {asked + 7}: no room for 8 more \(-n\); "
               r"raise -c, or lower -n to 7 .*\n$")
     check_run(f"-n that no prompt leaves room for, before the load {command}", run(*command, "/nowhere", "-p", "x", "-c", "30", "-n", "40"),
-              2, b"", r"-n 40: does not fit .* context of 30")
+              2, b"", r"-n 40: leaves no room for a prompt in the context of 30")
 short = run(TINY, "-p", QUESTION, *GREEDY, "--ignore-eos", "-c", str(asked + 7), "--json")
 check("without -n what there is room for is given", json.loads(short.stdout)["usage"]["completion_tokens"] == 7, short)
 

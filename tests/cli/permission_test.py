@@ -86,12 +86,12 @@ os.rename(path("model"), path(*HUB, "snapshots", "abc"))
 with open(path(*HUB, "refs", "main"), "w") as file:
     file.write("abc")
 hub = environment(HF_HUB_CACHE=path("hub"))
-check_run("a hub id", ask("org/tiny", *ASK, env=hub), 0)
+check_run("a Hugging Face id", ask("org/tiny", *ASK, env=hub), 0)
 for parts in ((), ("snapshots",), ("snapshots", "abc"), ("refs",), ("refs", "main")):
     place = path(*HUB, *parts)
     mode = os.stat(place).st_mode
     os.chmod(place, 0)
-    closed("a hub id whose " + "/".join(parts or HUB) + " is closed", place, "org/tiny", *ASK, env=hub)
+    closed("a Hugging Face id whose " + "/".join(parts or HUB) + " is closed", place, "org/tiny", *ASK, env=hub)
     os.chmod(place, mode)
 os.chmod(path("hub"), 0)
 closed("a closed hub cache", path("hub"), "org/tiny", *ASK, env=hub)

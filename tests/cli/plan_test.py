@@ -96,7 +96,7 @@ check_run("a cache smaller than a token needs", run("plan", TINY, *MACHINE, "--c
 
 # ---- measuring keeps to --ram ---------------------------------------------------------------------
 check_run("experts to measure kernels with do not fit", run("bench", TINY, "--only", "gemv", "--ram", "40MiB"), 4, b"",
-          r"^sluice: --ram: .*\(gemv\) needs at least 69.6 MiB; there is 40 MiB.*--only$")
+          r"^sluice: --ram: .*\(gemv\) needs at least 69.6 MiB; only 40 MiB is available; raise it, .*--only$")
 instrumented = re.search("lib[at]san", subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout)
 for command, (limit, process) in measuring.items():
     text = process.stderr.read()

@@ -102,7 +102,7 @@ TEST_CASE("a read past the end is refused without reading") {
         const auto read = file.read(offset, to, length);
         REQUIRE(!read);
         CHECK(read.error().code == Code::corrupt);
-        CHECK(mentions(read.error().message, "the file has 10"));
+        CHECK(mentions(read.error().message, "the file has only 10"));
     }
 }
 

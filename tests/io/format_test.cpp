@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <string>
+
 namespace sluice {
 namespace {
 

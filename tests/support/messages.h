@@ -1,4 +1,4 @@
-// What a message must say.
+// Checks what a message says.
 #pragma once
 
 #include <doctest/doctest.h>

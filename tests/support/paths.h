@@ -1,4 +1,4 @@
-// Where the test checkpoints and the golden traces lie. Constants of one source file, so that no
+// Where the test checkpoints and the golden traces are. Constants of one source file, so that no
 // other depends on where the project is built.
 #pragma once
 

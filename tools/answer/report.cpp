@@ -263,7 +263,7 @@ std::string cpu_experts_text(const CpuExpertStats& cpu) {
         if (expert_s <= 0) return std::string("not measured");
         return formatted("{:.1f} GB/s", static_cast<double>(cpu.expert_bytes) / expert_s / 1e9);
     };
-    return cat(cpu.computed, " of ", cpu.asked, " experts that were not in VRAM; CPU ",
+    return cat("computed ", cpu.computed, " of ", cpu.asked, " experts that were not in VRAM; CPU ",
                speed(cpu.cpu_s), ", link ", speed(cpu.link_s));
 }
 

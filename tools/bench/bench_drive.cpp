@@ -127,7 +127,7 @@ Result<void> check_pace(const EngineReads& reads, const EngineOptions& options, 
         Code::usage,
         cat("--io paced: a measurement reads ", experts, " experts (", size_text(bytes),
             "), which takes ", static_cast<uint64_t>(seconds), " s at ", paces_text(options.paces),
-            "; the limit is ", patience, " s: choose a faster pace"));
+            "; the limit is ", patience, " s; choose a faster pace"));
 }
 
 Result<std::string> start_reader(EngineReads& out, const EngineOptions& options, uint64_t room) {
@@ -136,7 +136,7 @@ Result<std::string> start_reader(EngineReads& out, const EngineOptions& options,
     if (slots < out.layer()) {
         return fail(Code::no_memory, cat("--ram: measuring reads needs room for the ", out.layer(),
                                          " experts of a layer, ", size_text(out.layer() * slot),
-                                         "; there is ", size_text(room)));
+                                         "; only ", size_text(room), " is available; raise it"));
     }
     auto opened = open_read_ring(out.model.runtime.checkpoint, options);
     if (!opened) return tl::unexpected(opened.error());
@@ -184,8 +184,8 @@ Result<PageBuffer> block_memory(std::span<const File* const> files, uint64_t eng
     const uint64_t bytes = std::min(wanted, round_down(room - std::min(room, engine), page_size));
     const uint32_t least = smallest_block(files);
     if (bytes < least) {
-        return fail(Code::no_memory,
-                    cat("--ram: measuring a drive needs at least ", size_text(engine + least)));
+        return fail(Code::no_memory, cat("--ram: measuring a drive needs at least ",
+                                         size_text(engine + least), "; raise it"));
     }
     auto memory = PageBuffer::create(bytes, "drive benchmark, blocks");
     if (memory) std::memset(memory->data(), 1, memory->size());

@@ -143,8 +143,8 @@ Result<KernelBench> fit(KernelBench bench, uint64_t room) {
     if (room < with_others(two)) {
         return fail(Code::no_memory,
                     cat("--ram: measuring expert kernels (gemv) needs at least ",
-                        size_text(with_others(two)), "; there is ", size_text(room),
-                        "; raise it, or choose other parts with --only"));
+                        size_text(with_others(two)), "; only ", size_text(room),
+                        " is available; raise it, or choose other parts with --only"));
     }
     bench.memory = std::min(bench.memory, (room - page_size) / 33 * 16);
     return bench;

@@ -241,7 +241,7 @@ class Bench:
                 distinct = min(cache["sweep_asked"], self.scale.layers[model] * self.scale.experts[model])
                 limit = distinct * self.scale.expert / self.scale.rate
                 own = answer.get("prompt_limit") or {}
-                note = f"{tokens} tokens in {seconds:.2f} s; {cache['sweep_asked']} experts asked"
+                note = f"{tokens} tokens in {seconds:.2f} s; {cache['sweep_asked']} experts requested"
                 if own.get("binds"):
                     note += f"; own limit {own['tok_s']:.0f} tok/s, {100 * own['share']:.0f} %, bottleneck {own['binds']}"
                 self.row(name, f"{tokens / seconds:.1f} tok/s", f"{tokens / limit:.1f} tok/s", limit / seconds, "90 %", note)

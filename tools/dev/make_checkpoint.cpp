@@ -358,10 +358,11 @@ void add_options(CLI::App& app, ModelShape& s) {
     number("--context", s.context), number("--engram-vocab", s.engram_vocab);
     number("--engram-heads", s.engram_heads), number("--engram-dim", s.engram_dim);
     app.add_option("--skew", s.skew,
-                   "How often an expert is chosen falls with its rank to this power (0: all alike)")
+                   "The popularity of an expert falls with its rank to this power (0: all equal)")
         ->check(CLI::Range(0.0, 4.0));
-    app.add_option("--locality", s.locality,
-                   "Doublings of the attention output: consecutive tokens choose more alike")
+    app.add_option(
+           "--locality", s.locality,
+           "Doublings of the attention output; more make consecutive tokens choose similar experts")
         ->check(CLI::Range(0, 8));
     app.add_option("--seed", s.seed);
 }

@@ -11,23 +11,25 @@ constexpr CommandSpec table[] = {
     {Command::answer, "", "MODEL", "chat in the terminal, or answer once",
      "Runs a mixture-of-experts model that is larger than memory, from unmodified safetensors\n"
      "files. MODEL is a folder, or an id such as org/name in the Hugging Face cache."},
-    {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a reference trace",
+    {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a trace",
      "Answers greedily and writes the tokens and the best logits of each step as a trace, which\n"
      "`sluice MODEL --verify` compares with another run."},
     {Command::inspect, "inspect", "MODEL", "list tensors and sizes, check the files",
      "Lists the tensors of a checkpoint by class, with their sizes, and checks its headers;\n"
      "--check reads every byte."},
-    {Command::simulate, "simulate", "ROUTES...", "replay recorded routes through cache policies",
-     "Replays routes that --record-routes wrote through eviction policies and predictors, and\n"
-     "shows the hit rate of each."},
+    {Command::simulate, "simulate", "ROUTES...",
+     "replay recorded expert choices through cache policies",
+     "Replays the expert choices recorded by --record-routes through eviction policies and\n"
+     "predictors, and shows the hit rate of each."},
     {Command::bench, "bench", "MODEL", "measure decode, prefill, kernels and drives",
-     "Measures decode, prefill, expert kernels and drives, each beside the limit it could reach."},
+     "Measures decode, prefill, expert kernels and drives, and compares each with its limit."},
     {Command::plan, "plan", "MODEL",
      "estimate memory use, speed and the bottleneck without running",
      "Estimates memory use, speed and the bottleneck without running the model: from its config\n"
      "and headers, and from rates that are given, measured in a few seconds, or assumed."},
-    {Command::selftest, "selftest", "", "check the GPU's kernels against the reference",
-     "Compares the values of every kernel of the device with those of the plain reference."},
+    {Command::selftest, "selftest", "", "compare the GPU's kernels with the reference kernels",
+     "Runs every kernel of the device and compares its results with those of the reference\n"
+     "kernels."},
 };
 
 }  // namespace

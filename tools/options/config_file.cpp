@@ -41,7 +41,7 @@ class LineParser {
         skip_spaces();
         size_t begin = at_;
         while (at_ < text_.size() && is_key_char(text_[at_])) ++at_;
-        if (at_ == begin) return fail(Code::usage, "expected a key like ctx-size");
+        if (at_ == begin) return fail(Code::usage, "expected a key such as ctx-size");
         return std::string(text_.substr(begin, at_ - begin));
     }
     Result<std::string> value() {
@@ -77,7 +77,7 @@ class LineParser {
             }
             out += c;
         }
-        if (at_ == text_.size()) return fail(Code::usage, "a string without a closing quote");
+        if (at_ == text_.size()) return fail(Code::usage, "a string has no closing quote");
         ++at_;
         return out;
     }
@@ -105,7 +105,7 @@ Result<ConfigEntry> parse_line(std::string_view line) {
             return fail(Code::usage, "expected , or ] in an array");
         }
     }
-    if (!parser.done()) return fail(Code::usage, "text after the value");
+    if (!parser.done()) return fail(Code::usage, "unexpected text after the value");
     return entry;
 }
 

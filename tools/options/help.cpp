@@ -18,7 +18,7 @@ constexpr size_t short_list = 24;  // a list of options up to this long is shown
 
 constexpr std::string_view exit_codes =
     "Exit status: 0 success, 1 --verify found a difference, 2 usage, 3 checkpoint, 4 memory or\n"
-    "device, 5 input/output, 6 numerical failure, 129 SIGHUP, 130 Ctrl-C, 141 reader gone,\n"
+    "device, 5 input/output, 6 numerical failure, 129 SIGHUP, 130 Ctrl-C, 141 output closed,\n"
     "143 SIGTERM.\n";
 
 std::string joined(const std::vector<std::string>& words, std::string_view between) {
@@ -118,7 +118,7 @@ std::string command_list() {
     };
     add("sluice MODEL", "chat in the terminal");
     add("sluice MODEL -p TEXT", "answer once");
-    add("sluice MODEL --verify TRACE...", "compare the model's logits with reference traces");
+    add("sluice MODEL --verify TRACE...", "compare the model's logits with traces");
     for (const CommandSpec& spec : command_table()) {
         if (spec.command != Command::answer) add(usage_of(spec), spec.summary);
     }
@@ -137,11 +137,12 @@ std::string once_only(const std::vector<const OptionSpec*>& rows) {
 
 std::string sources_text(const std::vector<const OptionSpec*>& rows) {
     const std::string once_names = once_only(rows);
-    return paragraph("",
-                     cat("Options can also be set by variables (SLUICE_CTX_SIZE=4096) and in "
-                         "config.toml (ctx-size = 4096), except those of a single run: ",
-                         once_names, "."),
-                     0) +
+    return paragraph(
+               "",
+               cat("Options can also be set by environment variables (SLUICE_CTX_SIZE=4096) and in "
+                   "config.toml (ctx-size = 4096), except those for a single run: ",
+                   once_names, "."),
+               0) +
            "The command line overrides variables, which override config.toml in "
            "$XDG_CONFIG_HOME/sluice\n(default: ~/.config/sluice), which overrides the one in "
            "/etc/sluice.\n";
@@ -205,11 +206,12 @@ std::string options_markdown() {
         "# Options\n\n"
         "Every option of every command, from `tools/options/option_table.cpp`. This file is "
         "written "
-        "by\n`sluice --help-markdown > tools/OPTIONS.md`; a test compares it.\n\n"
-        "An option such as `--ctx-size 4096` is also the variable `SLUICE_CTX_SIZE=4096` and the "
+        "by\n`sluice --help-markdown > tools/OPTIONS.md`; a test checks that it is current.\n\n"
+        "An option such as `--ctx-size 4096` is also the environment variable "
+        "`SLUICE_CTX_SIZE=4096` and the "
         "key `ctx-size = 4096`\nof `~/.config/sluice/config.toml`, unless its note says that it is "
-        "for the command line only. The command line\ncounts before variables, these before the "
-        "user's file, and this before `/etc/sluice/config.toml`.\n"
+        "for the command line only. The command line\noverrides environment variables, which "
+        "override the user's file, which overrides the system's,\n`/etc/sluice/config.toml`.\n"
         "`answer` is `sluice MODEL`, `verify` is `sluice MODEL --verify`.\n";
     std::vector<const OptionSpec*> all;
     for (const OptionSpec& spec : option_table()) {

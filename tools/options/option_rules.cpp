@@ -39,7 +39,7 @@ Result<void> check_comparing(const TypedFlags& flags) {
         return refuse(cat("--verify: ", names, " cannot be combined with it; ",
                           std::string_view(spec->group) == "Output"
                               ? "its report is one line per trace"
-                              : "the trace says what is asked and how it is answered"));
+                              : "the trace fixes the prompt and the settings"));
     }
     return {};
 }
@@ -48,8 +48,8 @@ Result<void> check_repeats(const TypedFlags& flags) {
     for (const auto& [spec, setting] : flags) {
         const bool single = spec->is(once) && !spec->is(several) && !spec->is_switch();
         if (!single || setting.values.size() < 2) continue;
-        return refuse(cat(spec->flags().front(), ": given ", setting.values.size(),
-                          " times, but a run takes one"));
+        return refuse(
+            cat(spec->flags().front(), ": given ", setting.values.size(), " times; give it once"));
     }
     return {};
 }
@@ -86,7 +86,7 @@ Result<void> check_answer(const Options& o) {
         return refuse("--reasoning off: --reasoning-effort has no effect");
     const bool answers = o.command == Command::answer || o.command == Command::record;
     if (answers && o.engine.context > 0 && o.predict >= o.engine.context) {
-        return refuse(cat("-n ", o.predict, ": does not fit beside a prompt into the context of ",
+        return refuse(cat("-n ", o.predict, ": leaves no room for a prompt in the context of ",
                           o.engine.context, " tokens (-c); raise -c or lower -n"));
     }
     return {};

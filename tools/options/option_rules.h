@@ -1,4 +1,4 @@
-// Which options go together.
+// Checks which options can be combined.
 #pragma once
 
 #include "io/error.h"

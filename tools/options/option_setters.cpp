@@ -49,7 +49,7 @@ Outcome one_or_list(Options& options, const Setting& setting, std::vector<std::s
         options.*list = std::move(*found);
         return {};
     }
-    if (found->size() != 1) return refuse(setting, "takes one name");
+    if (found->size() != 1) return refuse(setting, "takes only one name");
     options.engine.*one = found->front();
     return {};
 }
@@ -67,7 +67,7 @@ std::string listed(const std::vector<std::string>& words) {
 
 Outcome mirrors(Options& options, const Setting& setting) {
     if (setting.values.size() >= copies_max) {
-        return refuse(setting, cat("at most ", copies_max - 1, " mirrors"));
+        return refuse(setting, cat("at most ", copies_max - 1, " mirrors are allowed"));
     }
     return names<&EngineOptions::mirrors>(options, setting);
 }

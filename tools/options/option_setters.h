@@ -1,4 +1,4 @@
-// From an option's text to its value. For option_table.cpp alone.
+// Turns the text of an option into its value. For option_table.cpp only.
 //
 // The setters of the table's rows are templates over the member they set and what it may hold:
 // integer<&Options::top_k, 0, int32_max>. Those below them, without a template, read texts that

@@ -43,7 +43,7 @@ Result<FileSettings> read_settings(const std::filesystem::path& path) {
         }
         const bool list = spec->is(repeated) || spec->is(several);
         if (entry.values.empty() || (!list && entry.values.size() != 1)) {
-            return fail(Code::usage, source + ": takes one value");
+            return fail(Code::usage, source + ": takes only one value");
         }
         out.emplace_back(spec, Setting{source, std::move(entry.values)});
     }
@@ -142,7 +142,7 @@ Result<void> place_words(CommandLine& line, Options& options) {
 Result<Invocation> show_help(const std::vector<std::string>& arguments) {
     Invocation out;
     out.options.show = Show::help;
-    if (arguments.size() > 2) return fail(Code::usage, "sluice help: takes one command");
+    if (arguments.size() > 2) return fail(Code::usage, "sluice help: takes only one command");
     if (arguments.size() < 2 || arguments[1].starts_with("-")) return out;
     const CommandSpec* spec = find_command(arguments[1]);
     if (!spec) return tl::unexpected(unknown_command(arguments[1], ""));

@@ -1,4 +1,4 @@
-// From bytes and rates to tokens a second.
+// Computes tokens per second from bytes and rates.
 //
 //     t = max(drive, link, cpu, gpu)        full overlap: the limit
 //     t = drive + link + cpu + gpu          no overlap: the floor

@@ -50,10 +50,10 @@ std::string classes_text(const PlanReport& r) {
     }
     const uint64_t all = all_bytes(m);
     out += formatted("{:<24} {:>9} {:>12} {:>17}\n", "total", "", size_text(all), all);
-    out +=
-        formatted("one expert {}, {} in total; each token uses {}, {}\n", size_text(m.expert_bytes),
-                  m.experts(), m.token_experts(), size_text(m.token_experts() * m.expert_bytes));
-    out += formatted("state of a conversation {} for -c {}, {:.0f} bytes per token\n",
+    out += formatted("one expert: {}; {} in total; each token uses {}, {}\n",
+                     size_text(m.expert_bytes), m.experts(), m.token_experts(),
+                     size_text(m.token_experts() * m.expert_bytes));
+    out += formatted("state of a conversation: {} for -c {}; {:.0f} bytes per token\n",
                      size_text(r.plan.state), r.plan.settings.context, state_bytes_token(r));
     return out;
 }

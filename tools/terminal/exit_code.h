@@ -1,4 +1,4 @@
-// Exit codes, and the one line that an error ends a command with. For every command.
+// Exit codes, and the one line that reports the error that ended a command. Used by every command.
 #pragma once
 
 #include <vector>

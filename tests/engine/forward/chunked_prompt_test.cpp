@@ -193,7 +193,7 @@ TEST_CASE("a prompt whose chunks do not all fit in RAM is fed in several groups"
         keep(got, other->feed(prompt));
         CHECK(same(got, want));
         const uint64_t grouped = other->stats().cache.chunks_grouped;
-        const bool refused = noted(*engine, "RAM does not hold two such chunks");
+        const bool refused = noted(*engine, "RAM cannot hold two such chunks");
         CHECK(refused == (grouped == 0));
         // Every group reads each expert once.
         const CacheStats& cache = other->stats().cache;

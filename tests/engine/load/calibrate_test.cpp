@@ -153,7 +153,7 @@ TEST_CASE("calibration: cancelling interrupts it") {
 TEST_CASE("calibration: when it is skipped, and the note that says so") {
     Scene s;
     s.rig->start(std::make_unique<OddDrive>(), 64);
-    CHECK(has(s.calibrated()->note, "small model"));
+    CHECK(has(s.calibrated()->note, "the model is small"));
     s.options.calibrate = Calibrate::off;
     CHECK(has(s.calibrated()->note, "--no-calibrate"));
     s.options.calibrate = Calibrate::automatic;
@@ -181,7 +181,7 @@ TEST_CASE("calibration: measured once and remembered for this drive and I/O engi
     const double took = to_seconds(s.rig->ring->now() - start);
     REQUIRE(announced.size() == 1);
     CHECK(announced[0] == doctest::Approx(took).epsilon(0.2));
-    CHECK(has(first->note, "measured at length"));
+    CHECK(has(first->note, "measured by --tune"));
     CHECK(first->bytes_s > 100e6);
     CHECK(std::distance(std::filesystem::directory_iterator(s.cache / "sluice"), {}) == 1);
 }

@@ -201,12 +201,12 @@ TEST_CASE("checkpoint: config.json missing, unreadable, empty or of another kind
     folder.remove("config.json");
     fs::create_directory(folder / "config.json");
     refuses(folder, Code::unsupported,
-            {"config.json: a folder, not a file; move it away; fetch it: hf download REPO "
+            {"config.json: a folder, not a file; move it elsewhere; fetch it: hf download REPO "
              "config.json"});
     Copy pipe;
     pipe.remove("config.json");
     REQUIRE(mkfifo((pipe / "config.json").c_str(), 0600) == 0);
-    refuses(pipe, Code::unsupported, {"config.json: a pipe, not a file; move it away; fetch"});
+    refuses(pipe, Code::unsupported, {"config.json: a pipe, not a file; move it elsewhere; fetch"});
     Copy shard;
     shard.remove("model-00002-of-00012.safetensors");
     fs::create_directory(shard / "model-00002-of-00012.safetensors");
@@ -248,8 +248,8 @@ TEST_CASE("checkpoint: stray files are listed once and not read") {
     const auto opened = open_folder(copy.folder);
     REQUIRE(opened);
     REQUIRE(opened->notes().size() == 1);
-    says(opened->notes()[0], {"files outside the index, not read: ", "backup-of-1.safetensors, ",
-                              "model-00002-of-00012.safetensors.tmp",
+    says(opened->notes()[0], {"files not read, because the index does not list them: ",
+                              "backup-of-1.safetensors, ", "model-00002-of-00012.safetensors.tmp",
                               "model-00002-of-00012.safetensors~", "model.safetensors"});
     CHECK(opened->notes()[0].find("README") == std::string::npos);
     CHECK(opened->shards().size() == 12);
@@ -286,7 +286,7 @@ TEST_CASE("checkpoint: an index that omits a shard number or states another size
     REQUIRE(opened);
     REQUIRE(opened->notes().size() == 3);
     says(opened->notes()[0], {"not read: " + shard_name(1)});
-    says(opened->notes()[1], {"names no shard number 1 of 12"});
+    says(opened->notes()[1], {"the index does not list shard 1 of 12"});
     const auto missing = opened->require("embed.weight");
     REQUIRE(!missing);
     says(missing.error().message,
@@ -388,7 +388,8 @@ TEST_CASE(
     const auto opened = Checkpoint::open(options);
     REQUIRE(!opened);
     CHECK(opened.error().code == Code::not_found);
-    says(opened.error().message, {shard_name(7), mirror.folder.string(), "give it with -m"});
+    says(opened.error().message,
+         {shard_name(7), mirror.folder.string(), "give the folder with -m"});
     mirror.remove(shard_name(7));
     const auto nowhere = Checkpoint::open(options);
     REQUIRE(!nowhere);

@@ -122,7 +122,7 @@ TEST_CASE("checkpoint: places that are not a model folder") {
     refused({""}, Code::usage, "no model given");
     refused({dir.path().string()}, Code::not_found, "no checkpoint here");
     refused({(dir / "nothing").string()}, Code::not_found,
-            "no such folder; give a checkpoint's folder, or the hub id");
+            "no such folder; name a checkpoint folder, or the Hugging Face id");
     refused({"./no/such/folder"}, Code::not_found, "no such folder");
     refused({(tiny / "config.json").string()}, Code::usage, "is a file; give the folder");
     write_file(dir / "config.json", "{}");

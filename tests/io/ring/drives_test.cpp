@@ -378,7 +378,7 @@ TEST_CASE(
         other = good;
         for (size_t i = good.size() - from_end; i < good.size() - from_end / 2; ++i) other[i] ^= 1;
         write_file(mirror / name, other);
-        CHECK(refused().find("bytes differ from offset") != std::string::npos);
+        CHECK(refused().find("bytes differ starting at offset") != std::string::npos);
     }
     std::filesystem::remove(mirror / name);
     std::filesystem::create_symlink(model / name, mirror / name);
@@ -415,7 +415,7 @@ TEST_CASE(
     const std::string here = beside.path().string(), there = apart.path().string();
     auto [idle, note] = opened({here});
     REQUIRE(idle.size() == 1);
-    CHECK(idle[0].find(here + ": on a drive that has these shards already") != idle[0].npos);
+    CHECK(idle[0].find(here + " is on a drive that already has these shards") != idle[0].npos);
     CHECK(note.ends_with("2 of 2 shards, 2 on a drive that has them already"));
     std::tie(idle, note) = opened({there});
     CHECK(idle.empty());

@@ -34,7 +34,7 @@ TEST_CASE("verify: a flag that only an answer can use is refused by name") {
         CAPTURE(message);
         CHECK(message.starts_with("--verify: "));
         CHECK(contains(message, flag));
-        CHECK(contains(message, "the trace says what is asked"));
+        CHECK(contains(message, "the trace fixes the prompt"));
     }
     for (const char* flag : {"--ignore-eos", "--show-reasoning"}) {
         CHECK(contains(s.bad({"m", "--verify", "t", flag}), flag));
