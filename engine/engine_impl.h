@@ -1,14 +1,18 @@
-// The insides of Engine and Session, for engine.cpp and session.cpp only.
+// The insides of Engine and Session, for engine.cpp, session.cpp and session_snapshot.cpp only.
 #pragma once
+
+#include <optional>
 
 #include "engine/engine.h"
 #include "engine/load/load.h"
+#include "engine/snapshot/snapshot_file.h"
 
 namespace sluice {
 
 struct Engine::Impl {
     Loaded loaded;
     bool session_open = false;
+    std::optional<SnapshotIdentity> identity;  // known after the first snapshot
 };
 
 struct Session::Impl {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -38,6 +40,20 @@ class Session {
     // the state allows, else nothing. Returns how many tokens were kept; feed() the rest.
     Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids);
     void reset();
+    // Snapshots (engine/snapshot/snapshot_file.h): everything that the next token depends on, to a
+    // file or to bytes, and back into any session of the same model, build, kind of device and
+    // index keys; context, chunk, budgets and caches may differ. The logits of every token fed
+    // after restore() are bit for bit those of the session that was saved.
+    //
+    // save() writes the whole file or leaves what was there (usage, io). restore() fails, and the
+    // session stays as it was: corrupt (no snapshot, damaged, cut short), unsupported (made by
+    // another model, build, kind of device or index keys, or of a newer format), usage (longer than
+    // the context), not_found, io. Only an error of the device while the state is uploaded leaves
+    // an empty session.
+    Result<void> save(const std::filesystem::path& file) const;
+    Result<void> restore(const std::filesystem::path& file);
+    Result<std::vector<std::byte>> snapshot() const;
+    Result<void> restore(std::span<const std::byte> snapshot);
     // Null: none. Feeding stops with Code::interrupted when the flag becomes true.
     void set_cancel(const std::atomic<bool>* cancel);
     void set_probe(Probe* probe);  // null: none; with one there are no chunk groups

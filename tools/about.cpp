@@ -1,14 +1,15 @@
 #include "tools/about.h"
 
 #include "io/text.h"
+#include "io/this_build.h"
 #include "kernels/backend.h"
 #include "tools/options/help.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 
 // Set by the build for this file alone.
-#ifndef SLUICE_VERSION
-#error "the build does not say which version this is"
+#ifndef SLUICE_CUDA_TEXT
+#error "the build does not say which GPUs it was made for"
 #endif
 
 namespace sluice {
@@ -22,7 +23,7 @@ std::string isa_list(const std::vector<CpuIsa>& isas) {
 }
 
 std::string version_text() {
-    return cat("sluice ", SLUICE_VERSION, "\n", "commit   ", SLUICE_COMMIT, "\n", "compiler ",
+    return cat("sluice ", build_version(), "\n", "commit   ", build_commit(), "\n", "compiler ",
                __VERSION__, "\n", "cuda     ", SLUICE_CUDA_TEXT, "\n",
                "cpu      scalar, avx2, avx512, amx; this machine: ", isa_list(cpu_isas()), "\n");
 }

@@ -1,6 +1,8 @@
 #include "engine/forward/state.h"
 
 #include <algorithm>
+#include <cassert>
+#include <utility>
 
 namespace sluice {
 
@@ -114,6 +116,47 @@ bool State::can_cut(int32_t length) const {
 void State::cut(int32_t length) {
     if (length == 0) return reset();
     tokens_.resize(length);
+}
+
+std::vector<StatePart> State::parts(int32_t tokens) const {
+    std::vector<StatePart> parts;
+    const auto add = [&](StateKind kind, int32_t layer, auto* device, int32_t rows, int32_t width) {
+        const uint64_t bytes =
+            uint64_t{sizeof(*device)} * static_cast<uint64_t>(rows) * static_cast<uint64_t>(width);
+        if (bytes > 0) parts.push_back({kind, layer, device, bytes});
+    };
+    const ModelConfig& c = *config_;
+    for (int32_t layer = 0; layer < c.layers; ++layer) {
+        const int32_t slots = std::min(tokens, c.window);
+        add(StateKind::window, layer, layers_[layer].window, slots, c.head_dim);
+    }
+    for (int32_t owner : c.kv_sources) {
+        const LayerState& own = layers_[owner];
+        add(StateKind::compressed, owner, own.compressed, rows(owner, tokens), c.head_dim);
+        add(StateKind::keys, owner, own.keys, rows(owner, tokens), c.index_dim);
+        if (!own.open_kv) continue;
+        add(StateKind::open_kv, owner, own.open_kv, open_rows(owner, tokens), c.head_dim);
+        add(StateKind::open_gate, owner, own.open_gate, open_rows(owner, tokens), c.head_dim);
+    }
+    return parts;
+}
+
+Result<void> State::adopt(std::vector<int32_t> ids, int32_t published_layer,
+                          std::span<const std::span<const std::byte>> contents) {
+    reset();
+    const std::vector<StatePart> parts = this->parts(static_cast<int32_t>(ids.size()));
+    assert(parts.size() == contents.size());
+    for (size_t i = 0; i < parts.size(); ++i) {
+        assert(parts[i].bytes == contents[i].size());
+        backend_->upload(parts[i].device, contents[i].data(), contents[i].size());
+    }
+    if (auto done = backend_->synchronize(); !done) {
+        reset();
+        return done;
+    }
+    tokens_ = std::move(ids);
+    published = published_layer;
+    return {};
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/forward/suballocator.h"
@@ -27,6 +28,24 @@ struct LayerState {
     float* open_gate = nullptr;
     float* saved_kv = nullptr;
     float* saved_gate = nullptr;
+};
+
+// What of a sequence the next token depends on. The numbers are those of snapshot files.
+enum class StateKind : uint32_t {
+    tokens = 0,  // the ids, in host memory; Engram's history follows from them
+    window = 1,
+    compressed = 2,
+    keys = 3,
+    open_kv = 4,
+    open_gate = 5,
+};
+
+// Some of it that lies together in device memory, not owned.
+struct StatePart {
+    StateKind kind;
+    int32_t layer;
+    void* device;
+    uint64_t bytes;
 };
 
 class State {
@@ -60,6 +79,16 @@ class State {
     // Whether everything that continuing after the first `length` tokens needs is still there.
     bool can_cut(int32_t length) const;
     void cut(int32_t length);  // requires can_cut()
+
+    // What the token after `tokens` tokens depends on, besides the ids and `published`: only rows
+    // in use, and no part of 0 bytes. Its kinds, layers and sizes do not depend on context().
+    // Requires tokens <= context(). The contents are those of now: for export, of position().
+    std::vector<StatePart> parts(int32_t tokens) const;
+    // Becomes the state after `ids`, which fit the context. `contents` are those of
+    // parts(ids.size()), in the same order and of the same sizes. After an error (of the device)
+    // the state is empty.
+    Result<void> adopt(std::vector<int32_t> ids, int32_t published_layer,
+                       std::span<const std::span<const std::byte>> contents);
 
  private:
     static uint64_t lay_out(const ModelConfig& config, int32_t context, Suballocator memory,

@@ -2,8 +2,8 @@
 
 #include "engine/load/cache_file.h"
 #include "io/checksum.h"
-#include "io/file.h"
 #include "io/text.h"
+#include "io/this_build.h"
 
 namespace sluice {
 
@@ -11,15 +11,14 @@ namespace {
 
 constexpr const char* kind = "selftest";
 constexpr uint64_t memory = 1ull << 30;
-constexpr uint64_t binary_max = 1ull << 30;
 
 // Changes with the device, its driver and this executable.
 Result<std::string> identity(int device) {
     auto hardware = cuda_identity(device);
     if (!hardware) return hardware;
-    auto binary = read_text("/proc/self/exe", binary_max);
-    if (!binary) return within("this executable", binary.error());
-    return cat(*hardware, ", build ", checksum_text(checksum(binary->data(), binary->size())));
+    auto build = executable_checksum();
+    if (!build) return tl::unexpected(build.error());
+    return cat(*hardware, ", build ", checksum_text(*build));
 }
 
 }  // namespace

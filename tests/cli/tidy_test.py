@@ -16,7 +16,7 @@ ROOMS = ["io", "io/ring", "io/checkpoint",
          "kernels", "kernels/reference", "kernels/cpu", "kernels/cuda", "kernels/selftest",
          "cache",
          "engine/text", "engine/model", "engine/options.h", "engine/settings.h", "engine/stats.h", "engine/forward",
-         "engine/load", "engine",
+         "engine/load", "engine/snapshot", "engine",
          "engine/trace",
          "tools/terminal", "tools/options", "tools/answer", "tools/bench", "tools/inspect", "tools/plan", "tools",
          "main.cpp", "tools/dev", "tests"]
