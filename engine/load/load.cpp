@@ -102,7 +102,9 @@ Result<int> cuda_index(const std::string& device) {
 
 Result<void> refuse_gpu_options(const EngineOptions& options) {
     if (!options.gpu_option.empty()) {
-        return fail(Code::usage, cat(options.gpu_option, " is given, but the run is on the CPU"));
+        return fail(Code::usage, cat(options.gpu_option,
+                                     " is given, but the run is on the CPU; omit it, or choose a "
+                                     "GPU with --device cuda"));
     }
     return {};
 }
