@@ -85,7 +85,7 @@ TEST_CASE("a demand takes over an expert that a warm-up is reading") {
 }
 
 TEST_CASE("a warm-up reads nothing while demand reads of the same drive are waiting") {
-    Rig rig(1, {.late = 0.999999}, {.cache_slots = 32, .transit_slots = 8});
+    Rig rig(1, {.late = 0.9}, {.cache_slots = 32, .transit_slots = 8});
     rig.cache->warm_up(keys_of(1, {3, 4, 5, 6}));
     std::vector<int32_t> wanted = {10, 11, 12, 13, 14, 15};
     REQUIRE(rig.cache->demand(0, wanted, DemandKind::decode));
