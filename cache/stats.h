@@ -37,7 +37,7 @@ namespace sluice {
     COUNTER(uint64_t, guesses_right, "guesses_right")                                              \
     /* How often the governor gave prefetching up. */                                              \
     COUNTER(uint64_t, prefetch_switched_off, "prefetch_switched_off")                              \
-    /* Read; a cancelled prefetch counts with what it had read by then. Warm-ups: as well.       */ \
+    /* Read; a cancelled prefetch counts with what it had read. Warm-ups are prefetches. */        \
     COUNTER(uint64_t, bytes_demand, "bytes_demand")                                                \
     COUNTER(uint64_t, bytes_prefetch, "bytes_prefetch")                                            \
     /* Seconds in which the engine waited for an expert. */                                        \
