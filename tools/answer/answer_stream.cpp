@@ -10,6 +10,8 @@ const char* finish_name(Finish finish) {
             return "stop";
         case Finish::length:
             return "length";
+        case Finish::tool_calls:
+            return "tool_calls";
         case Finish::interrupted:
             return "interrupted";
         case Finish::loop:
@@ -31,10 +33,14 @@ Result<AnswerStream> AnswerStream::create(const Tokenizer& tokenizer,
 
 AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                            const StreamOptions& options, StopMatcher stops)
-    : parser_(tokenizer, options.mode),
+    : parser_(tokenizer, options.mode, options.tools, options.call_id_prefix),
       stops_(std::move(stops)),
       guard_(options.loop_guard),
       end_tokens_(end_tokens.begin(), end_tokens.end()) {}
+
+AnswerStream::Piece AnswerStream::show(AnswerParser::Piece parsed) {
+    return {std::move(parsed.reasoning), stops_.push(parsed.content), std::move(parsed.calls)};
+}
 
 AnswerStream::Piece AnswerStream::push(int32_t token) {
     ++tokens_;
@@ -43,10 +49,13 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
         return {};
     }
     if (parser_.in_reasoning()) ++reasoning_tokens_;
-    auto parsed = parser_.push(token);
-    Piece piece{std::move(parsed.reasoning), stops_.push(parsed.content)};
+    Piece piece = show(parser_.push(token));
     if (stops_.stopped()) {
         ended_ = true;
+    } else if (parser_.called()) {
+        ended_ = true;
+        finish_ = Finish::tool_calls;
+        piece.content += stops_.finish();  // content comes before calls
     } else if (guard_.push(token)) {
         ended_ = true;
         finish_ = Finish::loop;
@@ -55,8 +64,7 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
 }
 
 AnswerStream::Piece AnswerStream::finish() {
-    auto parsed = parser_.finish();
-    Piece piece{std::move(parsed.reasoning), stops_.push(parsed.content)};
+    Piece piece = show(parser_.finish());
     piece.content += stops_.finish();
     return piece;
 }

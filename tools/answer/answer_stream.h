@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-enum class Finish { stop, length, interrupted, loop, error };
+enum class Finish { stop, length, tool_calls, interrupted, loop, error };
 const char* finish_name(Finish finish);  // "stop"
 
 struct StreamOptions {
@@ -23,10 +23,12 @@ struct StreamOptions {
     std::vector<std::string> stop;
     bool ignore_eos = false;
     int32_t loop_guard = 0;
+    const ToolSyntax* tools = nullptr;     // if tools were declared: how calls are written
+    std::string call_id_prefix = "call_";  // calls get the ids call_1, call_2, ...
 };
 
-// Stop strings are searched for in the content, not in the reasoning. An end token ends the answer
-// and is counted, but has no text.
+// Stop strings are searched for in the content, not in the reasoning or in tool calls. An end token
+// ends the answer and is counted, but has no text. Complete tool calls end it, too.
 class AnswerStream {
  public:
     static Result<AnswerStream> create(const Tokenizer& tokenizer,
@@ -35,6 +37,7 @@ class AnswerStream {
     struct Piece {
         std::string reasoning;
         std::string content;
+        std::vector<ToolCall> calls = {};  // all of the answer, in the piece that ends it
     };
     // Requires !ended().
     Piece push(int32_t token);
@@ -42,14 +45,18 @@ class AnswerStream {
     Piece finish();
 
     bool ended() const { return ended_; }
-    Finish ended_by() const { return finish_; }  // stop or loop; meaningful once ended()
+    // stop, tool_calls or loop; meaningful once ended()
+    Finish ended_by() const { return finish_; }
     bool unclosed() const { return parser_.unclosed(); }
+    // Why text that looks like a tool call is content; empty: there is none.
+    std::string malformed_call() const { return parser_.malformed(); }
     uint64_t tokens() const { return tokens_; }
     uint64_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
     AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                  const StreamOptions& options, StopMatcher stops);
+    Piece show(AnswerParser::Piece parsed);
     AnswerParser parser_;
     StopMatcher stops_;
     LoopGuard guard_;
