@@ -31,9 +31,9 @@ struct ToolSyntax {
 inline constexpr ToolSyntax deepseek_v41_tools{"｜DSML｜",   " calls",        " invoke",
                                                " parameter", "<tool_result>", "</tool_result>"};
 
-// A call of a tool by the model.
+// A function that the model asks its caller to run.
 struct ToolCall {
-    std::string id;         // empty: none
+    std::string id;         // pairs the call with its result; empty: by position
     std::string name;       // "tool" or "namespace::tool"
     std::string arguments;  // the text of a JSON object
 };

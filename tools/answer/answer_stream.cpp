@@ -39,7 +39,9 @@ AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> 
       end_tokens_(end_tokens.begin(), end_tokens.end()) {}
 
 AnswerStream::Piece AnswerStream::show(AnswerParser::Piece parsed) {
-    return {std::move(parsed.reasoning), stops_.push(parsed.content), std::move(parsed.calls)};
+    return {.reasoning = std::move(parsed.reasoning),
+            .content = stops_.push(parsed.content),
+            .calls = std::move(parsed.calls)};
 }
 
 AnswerStream::Piece AnswerStream::push(int32_t token) {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "engine/text/answer_parser.h"
+#include "engine/text/logprobs.h"
+#include "engine/text/prompt.h"
 #include "engine/text/stop_matcher.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"
@@ -35,9 +37,10 @@ class AnswerStream {
                                        std::span<const int32_t> end_tokens,
                                        const StreamOptions& options);
     struct Piece {
-        std::string reasoning;
-        std::string content;
-        std::vector<ToolCall> calls = {};  // all of the answer, in the piece that ends it
+        std::string reasoning = {};
+        std::string content = {};
+        std::vector<ToolCall> calls = {};          // all of the answer, in the piece that ends it
+        std::vector<TokenLogprobs> logprobs = {};  // of the content's tokens, if asked for
     };
     // Requires !ended().
     Piece push(int32_t token);
