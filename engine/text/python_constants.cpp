@@ -1,6 +1,7 @@
 #include "engine/text/python_constants.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <utility>
 
@@ -21,6 +22,14 @@ bool is_name(char c) {
 
 bool is_quote(char c) {
     return c == '"' || c == '\'';
+}
+
+// Words behind which a ':' ends a condition or the like, not the name of an annotated variable.
+bool begins_block(std::string_view word) {
+    constexpr std::array<std::string_view, 14> words{"if",    "elif",  "else",   "while",   "for",
+                                                     "with",  "try",   "except", "finally", "def",
+                                                     "class", "match", "case",   "async"};
+    return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // Python reads any line end as '\n'.
@@ -121,8 +130,7 @@ class Reader {
         if (variable.empty() || (variable[0] >= '0' && variable[0] <= '9')) return false;
         space(false);
         if (take(':')) {
-            if (variable == "else" || variable == "try" || variable == "finally") return false;
-            if (!annotation()) return false;
+            if (begins_block(variable) || !annotation()) return false;
         }
         if (!take('=')) return false;
         Value value;
@@ -278,6 +286,7 @@ class Reader {
                     names.emplace_back(name());
                     continue;
                 }
+                if (c == ':' && !names.empty() && begins_block(names.front())) names.clear();
                 if (assigns(begin)) {
                     for (const std::string& one : names) forget(one);
                     names.clear();
