@@ -16,9 +16,10 @@ namespace {
 constexpr size_t depth_max = 128;
 constexpr size_t found_bytes_max = 40;  // of a value that a message quotes
 
-// A whole number beyond int64, kept as one so that the message can say what is wrong with it.
+// A whole number beyond int64.
 struct LargeInteger {
-    uint64_t value;
+    std::string digits;
+    double value;
 };
 
 std::string where(std::string_view text, size_t position) {
@@ -120,11 +121,14 @@ struct Json::Builder : nlohmann::json_sax<nlohmann::json> {
     bool number_integer(int64_t value) override { return add({.value = value}); }
     bool number_unsigned(uint64_t value) override {
         if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-            return add({.value = LargeInteger{value}});
+            return add({.value = LargeInteger{cat(value), static_cast<double>(value)}});
         }
         return add({.value = static_cast<int64_t>(value)});
     }
-    bool number_float(double value, const std::string&) override { return add({.value = value}); }
+    bool number_float(double value, const std::string& text) override {
+        if (text.find_first_of(".eE") != std::string::npos) return add({.value = value});
+        return add({.value = LargeInteger{text, value}});
+    }
     bool string(std::string& value) override { return add({.value = std::move(value)}); }
     bool binary(nlohmann::json::binary_t&) override { return refuse("binary value"); }
     bool start_array(size_t) override { return begin({.value = Node::Array{}}); }
@@ -280,7 +284,10 @@ tl::unexpected<Error> Json::mistyped(std::string_view expected) const {
     std::string found = "null";
     if (const auto* value = std::get_if<bool>(&node_->value)) found = *value ? "true" : "false";
     if (const auto* value = std::get_if<int64_t>(&node_->value)) found = cat(*value);
-    if (const auto* value = std::get_if<LargeInteger>(&node_->value)) found = cat(value->value);
+    if (const auto* value = std::get_if<LargeInteger>(&node_->value)) {
+        const bool whole = value->digits.size() <= found_bytes_max;
+        found = cat(value->digits.substr(0, found_bytes_max), whole ? "" : "...");
+    }
     if (const auto* value = std::get_if<double>(&node_->value)) {
         found = formatted("{:.17g}", *value);
     }
@@ -310,10 +317,17 @@ Result<double> Json::number() const {
             return static_cast<double>(*value);
         }
         if (const auto* value = std::get_if<LargeInteger>(&node_->value)) {
-            return static_cast<double>(value->value);
+            return value->value;
         }
     }
     return mistyped("a number");
+}
+
+std::string Json::whole_number() const {
+    if (node_ == nullptr) return {};
+    if (const auto* value = std::get_if<int64_t>(&node_->value)) return cat(*value);
+    if (const auto* value = std::get_if<LargeInteger>(&node_->value)) return value->digits;
+    return {};
 }
 
 Result<bool> Json::boolean() const {

@@ -37,6 +37,7 @@ class Json {
 
     Result<int64_t> integer() const;  // a whole number of 64 bits; 3.5 and 1e3 are refused
     Result<double> number() const;
+    std::string whole_number() const;  // its digits, however many; empty for any other value
     Result<bool> boolean() const;
     Result<std::string> string() const;
     Result<std::vector<int64_t>> integers() const;

@@ -1,22 +1,34 @@
 #include "engine/text/answer_parser.h"
 
+#include <iterator>
 #include <utility>
 
 namespace sluice {
 
-AnswerParser::AnswerParser(const Tokenizer& tokenizer, PromptMode mode)
+AnswerParser::AnswerParser(const Tokenizer& tokenizer, PromptMode mode, const ToolSyntax* tools,
+                           std::string id_prefix)
     : tokenizer_(&tokenizer),
       in_reasoning_(mode == PromptMode::thinking),
       open_think_(tokenizer.id("<think>").value_or(-1)),
-      close_think_(tokenizer.id("</think>").value_or(-1)) {}
+      close_think_(tokenizer.id("</think>").value_or(-1)),
+      marker_(tools ? tokenizer.id(tools->marker).value_or(-1) : -1) {
+    if (tools) calls_.emplace(*tools, std::move(id_prefix));
+}
 
-void AnswerParser::put(std::string text, Piece& piece) {
+void AnswerParser::put(const std::string& text, Piece& piece) {
     if (in_reasoning_) {
         thought_ += text;
         piece.reasoning += text;
+    } else if (calls_) {
+        put(calls_->text(text), piece);
     } else {
         piece.content += text;
     }
+}
+
+void AnswerParser::put(ToolCallParser::Piece part, Piece& piece) {
+    piece.content += part.content;
+    std::move(part.calls.begin(), part.calls.end(), std::back_inserter(piece.calls));
 }
 
 AnswerParser::Piece AnswerParser::push(int32_t token) {
@@ -26,6 +38,14 @@ AnswerParser::Piece AnswerParser::push(int32_t token) {
         return piece;
     }
     put(stream_.finish(), piece);
+    if (token == marker_) {
+        if (in_reasoning_)
+            put(std::string(tokenizer_->bytes(token)), piece);
+        else
+            put(calls_->marker(), piece);
+        return piece;
+    }
+    if (calls_ && !in_reasoning_) put(calls_->interrupt(), piece);
     if (token == close_think_) {
         in_reasoning_ = false;
         thought_.clear();
@@ -38,9 +58,10 @@ AnswerParser::Piece AnswerParser::push(int32_t token) {
 AnswerParser::Piece AnswerParser::finish() {
     Piece piece;
     put(stream_.finish(), piece);
+    if (calls_) put(calls_->finish(), piece);
     if (in_reasoning_) {
         unclosed_ = true;
-        piece.content = std::exchange(thought_, {});
+        piece.content += std::exchange(thought_, {});
     }
     return piece;
 }

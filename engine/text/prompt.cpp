@@ -2,9 +2,14 @@
 
 #include <array>
 #include <charconv>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
+#include "engine/text/prompt_writer.h"
+#include "engine/text/python_json.h"
+#include "engine/text/tool_call_writer.h"
+#include "engine/text/tool_results.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -16,7 +21,11 @@ constexpr std::string_view system_token = "<｜System｜>", user_token = "<｜Us
                            close_think = "</think>";
 constexpr int effort_min = 1, effort_max = 100;
 
-constexpr std::array<std::pair<std::string_view, Role>, 6> role_names{
+constexpr std::string_view chat_needs =
+    "the chat encoding needs: this model supports --verify, but not chat";
+constexpr std::string_view tools_need = "tool calls need: this model does not support tools";
+
+constexpr std::array<std::pair<const char*, Role>, 6> role_names{
     {{"system", Role::system},
      {"developer", Role::system},
      {"user", Role::user},
@@ -24,47 +33,9 @@ constexpr std::array<std::pair<std::string_view, Role>, 6> role_names{
      {"tool", Role::tool},
      {"latest_reminder", Role::latest_reminder}}};
 
-std::string_view name_of(Role role) {
-    for (const auto& [name, known] : role_names) {
-        if (known == role) return name;
-    }
-    return "unknown role";
+bool needs_wording(const PromptOptions& options) {
+    return !options.tools.empty() || !options.response_format.empty();
 }
-
-// Collects ids, and the text since the last control token.
-class Writer {
- public:
-    explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-    void text(std::string_view part) { text_ += part; }
-    void control(std::string_view name) {
-        flush();
-        const auto id = tokenizer_.id(name);
-        if (id)
-            ids_.push_back(*id);
-        else if (missing_.empty())
-            missing_ = name;
-    }
-    Result<std::vector<int32_t>> take() {
-        flush();
-        if (missing_.empty()) return std::move(ids_);
-        return fail(
-            Code::unsupported,
-            cat(printable(tokenizer_.source()), " has no token '", missing_,
-                "', which the chat encoding needs: this model supports --verify, but not chat"));
-    }
-
- private:
-    void flush() {
-        const auto ids = tokenizer_.encode(text_);
-        ids_.insert(ids_.end(), ids.begin(), ids.end());
-        text_.clear();
-    }
-
-    const Tokenizer& tokenizer_;
-    std::vector<int32_t> ids_;
-    std::string text_, missing_;
-};
 
 class ChatEncoder {
  public:
@@ -77,15 +48,14 @@ class ChatEncoder {
     }
 
     Result<std::vector<int32_t>> run() {
-        const bool thinking = options_.mode == PromptMode::thinking;
-        out_.control(begin_token);
-        if (thinking || messages_[0].role == Role::system) out_.control(system_token);
-        if (thinking)
-            out_.text(cat("Reasoning Effort: ", options_.effort,
-                          " (range 1-100, the higher the value, the more thorough the "
-                          "reasoning)\n\n"));
+        auto order = order_results(messages_);
+        if (!order) return tl::unexpected(std::move(order).error());
+        if (auto fine = head(); !fine) return tl::unexpected(std::move(fine).error());
         for (size_t i = 0; i < messages_.size(); ++i) {
-            message(i);
+            if (i == 0 && messages_[0].role == Role::system) continue;
+            const size_t shown = (*order)[i];
+            if (auto fine = message(shown); !fine)
+                return within(message_name(messages_, shown), std::move(fine).error());
             const bool answered =
                 i + 1 == messages_.size() || messages_[i + 1].role == Role::assistant;
             if (is_question(i) && answered) {
@@ -93,10 +63,55 @@ class ChatEncoder {
                 out_.control(keeps_reasoning(i) ? open_think : close_think);
             }
         }
-        return out_.take();
+        return out_.take(out_.missing() == options_.syntax->marker ? tools_need : chat_needs);
     }
 
  private:
+    // Everything before the first turn.
+    Result<void> head() {
+        const bool thinking = options_.mode == PromptMode::thinking;
+        const bool system = messages_[0].role == Role::system;
+        out_.control(begin_token);
+        if (thinking || system || needs_wording(options_)) out_.control(system_token);
+        if (thinking)
+            out_.text(cat("Reasoning Effort: ", options_.effort,
+                          " (range 1-100, the higher the value, the more thorough the "
+                          "reasoning)\n\n"));
+        if (system) out_.text(messages_[0].content);
+        if (auto fine = tool_block(); !fine) return fine;
+        return response_format();
+    }
+
+    Result<void> tool_block() {
+        if (options_.tools.empty()) return {};
+        out_.require(options_.syntax->marker);
+        auto text = options_.wording->tool_block();
+        if (!text) return tl::unexpected(std::move(text).error());
+        std::string schemas;
+        for (const Json& tool : options_.tools)
+            schemas += cat(schemas.empty() ? "" : "\n", python_json(tool));
+        return fill(*text, {{"tool_schemas", schemas, false, true},
+                            {"dsml_token", options_.syntax->marker, true},
+                            {"thinking_start_token", open_think, true},
+                            {"thinking_end_token", close_think, true}});
+    }
+
+    Result<void> response_format() {
+        if (options_.response_format.empty()) return {};
+        auto text = options_.wording->response_format();
+        if (!text) return tl::unexpected(std::move(text).error());
+        return fill(*text, {{"schema", options_.response_format, false, true}});
+    }
+
+    Result<void> fill(const TextTemplate& text, std::initializer_list<TextTemplate::Field> fields) {
+        auto segments = text.fill({fields.begin(), fields.size()});
+        if (!segments) return tl::unexpected(std::move(segments).error());
+        out_.text("\n\n");
+        for (const auto& segment : *segments)
+            segment.wording ? out_.wording(segment.text) : out_.text(segment.text);
+        return {};
+    }
+
     // What an assistant can answer: anything but the leading system message and reminders.
     bool is_question(size_t i) const {
         const Role role = messages_[i].role;
@@ -106,14 +121,15 @@ class ChatEncoder {
     // `i` is an answer, or the question before it.
     bool keeps_reasoning(size_t i) const {
         return options_.mode == PromptMode::thinking &&
-               (!options_.drop_thinking || !last_question_ || i >= *last_question_);
+               (!options_.drop_thinking || !options_.tools.empty() || !last_question_ ||
+                i >= *last_question_);
     }
 
-    void message(size_t i) {
+    Result<void> message(size_t i) {
         const Message& message = messages_[i];
         switch (message.role) {
             case Role::system:
-                if (i > 0) out_.control(system_token);
+                out_.control(system_token);
                 out_.text(message.content);
                 in_tool_turn_ = false;
                 break;
@@ -123,7 +139,9 @@ class ChatEncoder {
                 break;
             case Role::tool:
                 open_user_turn(true);
-                out_.text(cat("<tool_result>", message.content, "</tool_result>"));
+                out_.text(options_.syntax->result_begin);
+                out_.text(message.content);
+                out_.text(options_.syntax->result_end);
                 break;
             case Role::assistant:
                 if (keeps_reasoning(i)) {
@@ -131,6 +149,8 @@ class ChatEncoder {
                     out_.control(close_think);
                 }
                 out_.text(message.content);
+                if (auto fine = write_calls(out_, *options_.syntax, message.calls); !fine)
+                    return fine;
                 out_.control(end_token);
                 in_tool_turn_ = false;
                 break;
@@ -140,6 +160,7 @@ class ChatEncoder {
                 in_tool_turn_ = false;
                 break;
         }
+        return {};
     }
 
     void open_user_turn(bool tool) {
@@ -152,7 +173,7 @@ class ChatEncoder {
 
     const std::vector<Message>& messages_;
     const PromptOptions& options_;
-    Writer out_;
+    PromptWriter out_;
     std::optional<size_t> last_question_;
     bool in_tool_turn_ = false;
 };
@@ -165,8 +186,16 @@ Result<void> check_messages(const std::vector<Message>& messages, const PromptOp
     const Role last = messages.back().role;
     const bool lone_system = last == Role::system && messages.size() == 1;
     if (lone_system || last == Role::latest_reminder)
-        return fail(Code::usage, cat("message ", messages.size(), " (", name_of(last),
-                                     ") has nothing to answer: a user message must follow"));
+        return fail(Code::usage, cat(message_name(messages, messages.size() - 1),
+                                     " has nothing to answer: a user message must follow"));
+    for (size_t i = 0; i < options.tools.size(); ++i) {
+        if (options.tools[i].is_object() && options.tools[i]["name"].is_string()) continue;
+        return fail(Code::usage, cat("tool ", i + 1, ": expected an object with a name"));
+    }
+    if (needs_wording(options) && options.wording == nullptr)
+        return fail(Code::not_found,
+                    "tools and response formats need the model's own texts, "
+                    "encoding/encoding*.py in its folder");
     return {};
 }
 
@@ -178,6 +207,13 @@ Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
     if (auto ok = check_messages(messages, options); !ok)
         return tl::unexpected(std::move(ok).error());
     return ChatEncoder(tokenizer, messages, options).run();
+}
+
+const char* role_name(Role role) {
+    for (const auto& [name, known] : role_names) {
+        if (known == role) return name;
+    }
+    return "user";
 }
 
 Result<int> parse_effort(std::string_view text) {

@@ -4,14 +4,17 @@
 // between two of them, fixed words and message content alike, is tokenised as one text. The ids are
 // those of that string, except that no message content ever becomes a control token.
 //
-//     BOS [System [effort text] system content] { turn }
+//     BOS [System [effort text] system content [tool block] [response format]] { turn }
 //     user, tool       User content Assistant <think> | </think>
 //     later system     System content Assistant ...         (Assistant ... only before an answer)
-//     assistant        [reasoning </think>] content EOS
+//     assistant        [reasoning </think>] content [tool calls] EOS
 //     latest_reminder  latest_reminder content
 //
 // A tool message and the tool and user messages that follow it are one user turn. Its parts are
-// joined by an empty line, in the order given, each result inside <tool_result> tags.
+// joined by an empty line, each result inside <tool_result> tags: in the order given, but results
+// with a call_id in the order of the calls (tool_results.h). The wording of tool block and response
+// format comes from the model's folder (prompt_wording.h), the writing of calls from a table
+// (tool_syntax.h).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +22,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/prompt_wording.h"
 #include "engine/text/tokenizer.h"
+#include "engine/text/tool_syntax.h"
 #include "io/error.h"
+#include "io/json.h"
 
 namespace sluice {
 
@@ -30,19 +36,12 @@ inline constexpr std::string_view end_token = "<｜end▁of▁sentence｜>";
 
 enum class Role { system, user, assistant, tool, latest_reminder };
 
-// A function that the model asks its caller to run.
-struct ToolCall {
-    std::string id;  // pairs the call with its result; empty: by position
-    std::string name;
-    std::string arguments;  // a JSON object, as text
-};
-
 struct Message {
     Role role;
     std::string content;
     std::string reasoning = {};        // assistant only
     std::vector<ToolCall> calls = {};  // assistant only
-    std::string call_id = {};          // tool only: the call whose result this is
+    std::string call_id = {};          // tool only: the call that it answers; empty: not said
 };
 
 enum class PromptMode { chat, thinking };
@@ -50,17 +49,24 @@ enum class PromptMode { chat, thinking };
 struct PromptOptions {
     PromptMode mode = PromptMode::chat;
     int effort = 75;            // thinking mode only: 1..100; low is 50, high 75, max 100
-    bool drop_thinking = true;  // earlier turns lose their reasoning
+    bool drop_thinking = true;  // earlier turns lose their reasoning; not so if there are tools
+    // Declarations of tools: the `function` objects, each with its name and parameters.
+    std::vector<Json> tools = {};
+    std::string response_format = {};  // a JSON schema that the answer must follow; empty: none
+    const PromptWording* wording = nullptr;          // needed for both of these; not owned
+    const ToolSyntax* syntax = &deepseek_v41_tools;  // not owned
 };
 
 // The ids up to and including the generation header, which is left out if the last message is an
 // assistant's. usage: no messages, effort out of range, a last message without an answer (a system
-// message alone, a reminder); the error names the message. unsupported: the tokenizer lacks a
-// control token.
+// message alone, a reminder), a tool call or result that cannot be written; the error names the
+// message. unsupported: the tokenizer lacks a control token, or the wording has unknown fields.
+// not_found: the wording is needed and missing.
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
                                          const std::vector<Message>& messages,
                                          const PromptOptions& options);
 Result<int> parse_effort(std::string_view text);  // "low", "high", "max", "1".."100"
 Result<Role> parse_role(std::string_view text);   // "developer" means system
+const char* role_name(Role role);                 // "user"
 
 }  // namespace sluice

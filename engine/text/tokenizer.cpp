@@ -35,25 +35,36 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 
 namespace {
 
-// Calls `token` for each match of `finder` and `gap` for the text between matches.
+// Calls `found` for each match of `finder` and `gap` for the text between matches.
 template <class Gap, class Found>
-void walk(const AddedTokenFinder& finder, std::string_view text, Gap gap, Found token) {
+void walk(const AddedTokenFinder& finder, std::string_view text, Gap gap, Found found) {
     for (size_t done = 0; done < text.size();) {
         const AddedTokenFinder::Match match = finder.find(text, done);
         if (match.begin > done) gap(text.substr(done, match.begin - done));
-        if (match.id >= 0) token(match.id);
+        if (match.id >= 0) found(text.substr(match.begin, match.bytes), match.id);
         done = match.begin + match.bytes;
     }
 }
 
 }  // namespace
 
-std::vector<int32_t> Tokenizer::encode_with_added(std::string_view text) const {
-    std::vector<int32_t> ids;
-    auto token = [&](int32_t id) { ids.push_back(id); };
-    auto plain = [&](std::string_view part) { impl_->encode(part, ids); };
+std::vector<Tokenizer::Stretch> Tokenizer::split_at_added(std::string_view text) const {
+    std::vector<Stretch> out;
+    auto token = [&](std::string_view part, int32_t id) { out.push_back({part, id}); };
+    auto plain = [&](std::string_view part) { out.push_back({part, -1}); };
     auto second = [&](std::string_view part) { walk(impl_->second, part, plain, token); };
     walk(impl_->first, text, second, token);
+    return out;
+}
+
+std::vector<int32_t> Tokenizer::encode_with_added(std::string_view text) const {
+    std::vector<int32_t> ids;
+    for (const Stretch& stretch : split_at_added(text)) {
+        if (stretch.id >= 0)
+            ids.push_back(stretch.id);
+        else
+            impl_->encode(stretch.text, ids);
+    }
     return ids;
 }
 

@@ -34,6 +34,13 @@ class Tokenizer {
     // Like encode(add_special_tokens=False) of Hugging Face: added tokens in the text become their
     // ids (leftmost, then longest match).
     std::vector<int32_t> encode_with_added(std::string_view text) const;
+    // Where encode_with_added() finds added tokens in the text, and the stretches between them, in
+    // order; none is empty.
+    struct Stretch {
+        std::string_view text;
+        int32_t id;  // -1: ordinary text
+    };
+    std::vector<Stretch> split_at_added(std::string_view text) const;
 
     std::optional<int32_t> id(std::string_view added_token) const;
     // Raw bytes of an ordinary token, the content of an added one, empty for an id without a token.

@@ -33,10 +33,16 @@ Result<AnswerStream> AnswerStream::create(const Tokenizer& tokenizer,
 
 AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                            const StreamOptions& options, StopMatcher stops)
-    : parser_(tokenizer, options.mode),
+    : parser_(tokenizer, options.mode, options.tools, options.call_id_prefix),
       stops_(std::move(stops)),
       guard_(options.loop_guard),
       end_tokens_(end_tokens.begin(), end_tokens.end()) {}
+
+AnswerStream::Piece AnswerStream::show(AnswerParser::Piece parsed) {
+    return {.reasoning = std::move(parsed.reasoning),
+            .content = stops_.push(parsed.content),
+            .calls = std::move(parsed.calls)};
+}
 
 AnswerStream::Piece AnswerStream::push(int32_t token) {
     ++tokens_;
@@ -45,10 +51,13 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
         return {};
     }
     if (parser_.in_reasoning()) ++reasoning_tokens_;
-    auto parsed = parser_.push(token);
-    Piece piece{.reasoning = std::move(parsed.reasoning), .content = stops_.push(parsed.content)};
+    Piece piece = show(parser_.push(token));
     if (stops_.stopped()) {
         ended_ = true;
+    } else if (parser_.called()) {
+        ended_ = true;
+        finish_ = Finish::tool_calls;
+        piece.content += stops_.finish();  // content comes before calls
     } else if (guard_.push(token)) {
         ended_ = true;
         finish_ = Finish::loop;
@@ -57,8 +66,7 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
 }
 
 AnswerStream::Piece AnswerStream::finish() {
-    auto parsed = parser_.finish();
-    Piece piece{.reasoning = std::move(parsed.reasoning), .content = stops_.push(parsed.content)};
+    Piece piece = show(parser_.finish());
     piece.content += stops_.finish();
     return piece;
 }

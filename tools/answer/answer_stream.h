@@ -25,10 +25,12 @@ struct StreamOptions {
     std::vector<std::string> stop;
     bool ignore_eos = false;
     int32_t loop_guard = 0;
+    const ToolSyntax* tools = nullptr;     // if tools were declared: how calls are written
+    std::string call_id_prefix = "call_";  // calls get the ids call_1, call_2, ...
 };
 
-// Stop strings are searched for in the content, not in the reasoning. An end token ends the answer
-// and is counted, but has no text.
+// Stop strings are searched for in the content, not in the reasoning or in tool calls. An end token
+// ends the answer and is counted, but has no text. Complete tool calls end it, too.
 class AnswerStream {
  public:
     static Result<AnswerStream> create(const Tokenizer& tokenizer,
@@ -37,7 +39,7 @@ class AnswerStream {
     struct Piece {
         std::string reasoning = {};
         std::string content = {};
-        std::vector<ToolCall> calls = {};          // complete ones
+        std::vector<ToolCall> calls = {};          // all of the answer, in the piece that ends it
         std::vector<TokenLogprobs> logprobs = {};  // of the content's tokens, if asked for
     };
     // Requires !ended().
@@ -46,14 +48,18 @@ class AnswerStream {
     Piece finish();
 
     bool ended() const { return ended_; }
-    Finish ended_by() const { return finish_; }  // stop or loop; meaningful once ended()
+    // stop, tool_calls or loop; meaningful once ended()
+    Finish ended_by() const { return finish_; }
     bool unclosed() const { return parser_.unclosed(); }
+    // Why text that looks like a tool call is content; empty: there is none.
+    std::string malformed_call() const { return parser_.malformed(); }
     uint64_t tokens() const { return tokens_; }
     uint64_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
     AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                  const StreamOptions& options, StopMatcher stops);
+    Piece show(AnswerParser::Piece parsed);
     AnswerParser parser_;
     StopMatcher stops_;
     LoopGuard guard_;

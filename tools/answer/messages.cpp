@@ -1,6 +1,6 @@
 #include "tools/answer/messages.h"
 
-#include "io/json.h"
+#include "engine/text/python_json.h"
 #include "io/text.h"
 #include "tools/answer/json_writer.h"
 #include "tools/options/user_text.h"
@@ -15,34 +15,89 @@ Result<std::string> text_member(const Json& message, const char* name, bool need
     return value.string();
 }
 
+Result<ToolCall> parse_call(const Json& json) {
+    if (!json["type"].is_null()) {
+        auto type = json["type"].string();
+        if (!type) return tl::unexpected(type.error());
+        if (*type != "function")
+            return fail(Code::corrupt, cat(json["type"].path(), ": \"", printable(*type),
+                                           "\" is not supported, only \"function\""));
+    }
+    auto id = text_member(json, "id", false);
+    if (!id) return tl::unexpected(id.error());
+    const Json function = json["function"];
+    auto name = text_member(function, "name", true);
+    if (!name) return tl::unexpected(name.error());
+    const Json arguments = function["arguments"];
+    if (arguments.is_object()) return ToolCall{*id, *name, python_json(arguments)};
+    auto text = text_member(function, "arguments", false);
+    if (!text) return tl::unexpected(text.error());
+    return ToolCall{std::move(*id), std::move(*name), std::move(*text)};
+}
+
+Result<std::vector<ToolCall>> parse_calls(const Json& list) {
+    std::vector<ToolCall> calls;
+    if (list.is_null()) return calls;
+    if (!list.is_array())
+        return fail(Code::corrupt, cat(list.path(), ": expected a list of tool calls"));
+    for (size_t i = 0; i < list.size(); ++i) {
+        auto call = parse_call(list.at(i));
+        if (!call) return tl::unexpected(call.error());
+        calls.push_back(std::move(*call));
+    }
+    return calls;
+}
+
+void write_calls(JsonWriter& json, const std::vector<ToolCall>& calls) {
+    json.key("tool_calls").begin_array();
+    for (const ToolCall& call : calls) {
+        json.begin_object();
+        if (!call.id.empty()) json.member("id", call.id);
+        json.member("type", "function").key("function").begin_object();
+        json.member("name", call.name).member("arguments", call.arguments);
+        json.end_object().end_object();
+    }
+    json.end_array();
+}
+
+}  // namespace
+
+Result<std::string> parse_content(const Json& content) {
+    if (content.is_null()) return std::string();
+    if (!content.is_array()) return content.string();
+    std::string text;
+    for (size_t i = 0; i < content.size(); ++i) {
+        const Json block = content.at(i);
+        auto type = block["type"].string();
+        if (!type) return tl::unexpected(type.error());
+        if (*type != "text")
+            return fail(Code::corrupt, cat(block["type"].path(), ": \"", printable(*type),
+                                           "\" is not supported, only \"text\""));
+        auto part = block["text"].string();
+        if (!part) return tl::unexpected(part.error());
+        text += cat(i == 0 ? "" : "\n\n", *part);
+    }
+    return text;
+}
+
 Result<Message> parse_message(const Json& json) {
     auto role_text = text_member(json, "role", true);
     if (!role_text) return tl::unexpected(role_text.error());
     auto role = parse_role(*role_text);
     if (!role) return tl::unexpected(role.error());
-    auto content = text_member(json, "content", true);
+    auto calls = parse_calls(json["tool_calls"]);
+    if (!calls) return tl::unexpected(calls.error());
+    if (calls->empty() && json["content"].is_null())
+        return tl::unexpected(json["content"].string().error());
+    auto content = parse_content(json["content"]);
     if (!content) return tl::unexpected(content.error());
-    auto reasoning = text_member(json, "reasoning", false);
+    const bool other_name = json["reasoning"].is_null();
+    auto reasoning = text_member(json, other_name ? "reasoning_content" : "reasoning", false);
     if (!reasoning) return tl::unexpected(reasoning.error());
-    return Message{*role, std::move(*content), std::move(*reasoning)};
-}
-
-}  // namespace
-
-const char* role_name(Role role) {
-    switch (role) {
-        case Role::system:
-            return "system";
-        case Role::user:
-            return "user";
-        case Role::assistant:
-            return "assistant";
-        case Role::tool:
-            return "tool";
-        case Role::latest_reminder:
-            return "latest_reminder";
-    }
-    return "user";
+    auto call_id = text_member(json, "tool_call_id", false);
+    if (!call_id) return tl::unexpected(call_id.error());
+    return Message{*role, std::move(*content), std::move(*reasoning), std::move(*calls),
+                   std::move(*call_id)};
 }
 
 Result<std::vector<Message>> parse_messages(std::string_view where, std::string_view text) {
@@ -72,6 +127,8 @@ std::string messages_json(const std::vector<Message>& messages) {
             .member("role", role_name(message.role))
             .member("content", message.content);
         if (!message.reasoning.empty()) json.member("reasoning", message.reasoning);
+        if (!message.calls.empty()) write_calls(json, message.calls);
+        if (!message.call_id.empty()) json.member("tool_call_id", message.call_id);
         json.end_object();
     }
     json.end_array().end_object();

@@ -128,6 +128,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
     auto sampler = read_sampling(*folder);
     if (!sampler) return tl::unexpected(sampler.error());
     run.sampler = *sampler;
+    run.wording = PromptWording::load(*folder);
 
     StatusLine status(terminal.stderr_tty && !options.quiet);
     auto start = Clock::now();

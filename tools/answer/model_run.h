@@ -25,6 +25,7 @@ struct ModelRun {
     SamplerOptions sampler;
     StreamOptions stream;
     PromptOptions prompt;
+    Result<PromptWording> wording;  // or why tools and response formats cannot be used
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;

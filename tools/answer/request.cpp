@@ -1,13 +1,53 @@
 #include "tools/answer/request.h"
 
+#include "engine/text/python_json.h"
+#include "io/json.h"
+#include "io/text.h"
+
 namespace sluice {
 
 namespace {
 
-Result<std::vector<int32_t>> prompt_ids(const Engine& engine, const AnswerRequest& request) {
+// The JSON text of the schema that the prompt shows; empty: none.
+Result<std::string> shown_schema(const AnswerRequest& request) {
+    switch (request.format) {
+        case ResponseFormat::text:
+            return std::string();
+        case ResponseFormat::json_object:
+            return std::string(R"({"type": "object"})");
+        case ResponseFormat::json_schema:
+            break;
+    }
+    auto schema = Json::parse(request.schema);
+    if (!schema) return fail(Code::usage, cat("the JSON schema: ", schema.error().message));
+    return python_json(*schema);
+}
+
+// With the declared tools and the form of the answer.
+Result<PromptOptions> prompt_options(const ModelRun& run, const AnswerRequest& request) {
+    PromptOptions out = request.prompt;
+    for (const std::string& text : request.tools) {
+        if (request.tool_choice == ToolChoice::none) break;
+        auto tool = Json::parse(text);
+        if (!tool)
+            return fail(Code::usage,
+                        cat("tool ", out.tools.size() + 1, ": ", tool.error().message));
+        out.tools.push_back(std::move(*tool));
+    }
+    auto schema = shown_schema(request);
+    if (!schema) return tl::unexpected(schema.error());
+    out.response_format = std::move(*schema);
+    if (out.tools.empty() && out.response_format.empty()) return out;
+    if (!run.wording) return tl::unexpected(run.wording.error());
+    out.wording = &*run.wording;
+    return out;
+}
+
+Result<std::vector<int32_t>> prompt_ids(const Engine& engine, const AnswerRequest& request,
+                                        const PromptOptions& options) {
     const Tokenizer& tokenizer = engine.tokenizer();
     if (!request.ids.empty()) return request.ids;
-    if (!request.text) return encode_chat(tokenizer, request.messages, request.prompt);
+    if (!request.text) return encode_chat(tokenizer, request.messages, options);
     std::vector<int32_t> ids;
     if (const auto begin = tokenizer.id(begin_token)) ids.push_back(*begin);
     const auto text = tokenizer.encode(*request.text);
@@ -33,7 +73,9 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     if (auto stops = StopMatcher::create(request.stop); !stops) {
         return tl::unexpected(stops.error());
     }
-    auto ids = prompt_ids(*run.engine, request);
+    auto prompt = prompt_options(run, request);
+    if (!prompt) return tl::unexpected(prompt.error());
+    auto ids = prompt_ids(*run.engine, request, *prompt);
     if (!ids) return tl::unexpected(ids.error());
     if (auto room = check_room(ids->size(), request.predict, run.facts.context); !room) {
         return tl::unexpected(room.error());
@@ -43,6 +85,7 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     GenerateOptions options;
     options.stream = {chat ? request.prompt.mode : PromptMode::chat, request.stop,
                       request.ignore_eos, request.loop_guard};
+    if (chat && !prompt->tools.empty()) options.stream.tools = prompt->syntax;
     options.sampler = request.sampler;
     options.predict = request.predict;
     options.context = run.facts.context;

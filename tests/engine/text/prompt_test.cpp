@@ -8,11 +8,12 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/text.h"
+#include "tests/support/conversation.h"
 #include "tests/support/paths.h"
 #include "tests/support/tokenizers.h"
 
 using namespace sluice;
-using test::tiny_tokenizer;
+using namespace sluice::test;
 
 namespace {
 
@@ -22,29 +23,6 @@ Ids encode(const std::vector<Message>& messages, const PromptOptions& options = 
     auto ids = encode_chat(tiny_tokenizer(), messages, options);
     REQUIRE_MESSAGE(ids, (ids ? "" : ids.error().message));
     return *ids;
-}
-
-Message system_says(std::string text) {
-    return {Role::system, std::move(text), ""};
-}
-Message user(std::string text) {
-    return {Role::user, std::move(text), ""};
-}
-Message assistant(std::string text, std::string reasoning = "") {
-    return {Role::assistant, std::move(text), std::move(reasoning)};
-}
-Message tool(std::string text) {
-    return {Role::tool, std::move(text), ""};
-}
-Message reminder(std::string text) {
-    return {Role::latest_reminder, std::move(text), ""};
-}
-
-constexpr const char* effort75 =
-    "Reasoning Effort: 75 (range 1-100, the higher the value, the more thorough the reasoning)\n\n";
-
-PromptOptions thinking(int effort = 75, bool drop = true) {
-    return {PromptMode::thinking, effort, drop};
 }
 
 struct Conversation {

@@ -36,6 +36,7 @@ fs::path make_cache(const fs::path& cache, const std::string& commit) {
     write_file(root / "refs" / "main", commit);
     int number = 0;
     for (const auto& entry : fs::directory_iterator(tiny)) {
+        if (entry.is_directory()) continue;
         const std::string blob = "b" + std::to_string(number++);
         fs::copy_file(entry.path(), root / "blobs" / blob);
         fs::create_symlink(fs::path("../../blobs") / blob, snapshot / entry.path().filename());
