@@ -30,10 +30,19 @@ inline constexpr std::string_view end_token = "<｜end▁of▁sentence｜>";
 
 enum class Role { system, user, assistant, tool, latest_reminder };
 
+// A function that the model asks its caller to run.
+struct ToolCall {
+    std::string id;  // pairs the call with its result; empty: by position
+    std::string name;
+    std::string arguments;  // a JSON object, as text
+};
+
 struct Message {
     Role role;
     std::string content;
-    std::string reasoning;  // assistant only
+    std::string reasoning = {};        // assistant only
+    std::vector<ToolCall> calls = {};  // assistant only
+    std::string call_id = {};          // tool only: the call whose result this is
 };
 
 enum class PromptMode { chat, thinking };

@@ -10,6 +10,8 @@ const char* finish_name(Finish finish) {
             return "stop";
         case Finish::length:
             return "length";
+        case Finish::tool_calls:
+            return "tool_calls";
         case Finish::interrupted:
             return "interrupted";
         case Finish::loop:
@@ -44,7 +46,7 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
     }
     if (parser_.in_reasoning()) ++reasoning_tokens_;
     auto parsed = parser_.push(token);
-    Piece piece{std::move(parsed.reasoning), stops_.push(parsed.content)};
+    Piece piece{.reasoning = std::move(parsed.reasoning), .content = stops_.push(parsed.content)};
     if (stops_.stopped()) {
         ended_ = true;
     } else if (guard_.push(token)) {
@@ -56,7 +58,7 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
 
 AnswerStream::Piece AnswerStream::finish() {
     auto parsed = parser_.finish();
-    Piece piece{std::move(parsed.reasoning), stops_.push(parsed.content)};
+    Piece piece{.reasoning = std::move(parsed.reasoning), .content = stops_.push(parsed.content)};
     piece.content += stops_.finish();
     return piece;
 }

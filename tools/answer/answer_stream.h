@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "engine/text/answer_parser.h"
+#include "engine/text/logprobs.h"
+#include "engine/text/prompt.h"
 #include "engine/text/stop_matcher.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"
@@ -15,7 +17,7 @@
 
 namespace sluice {
 
-enum class Finish { stop, length, interrupted, loop, error };
+enum class Finish { stop, length, tool_calls, interrupted, loop, error };
 const char* finish_name(Finish finish);  // "stop"
 
 struct StreamOptions {
@@ -33,8 +35,10 @@ class AnswerStream {
                                        std::span<const int32_t> end_tokens,
                                        const StreamOptions& options);
     struct Piece {
-        std::string reasoning;
-        std::string content;
+        std::string reasoning = {};
+        std::string content = {};
+        std::vector<ToolCall> calls = {};          // complete ones
+        std::vector<TokenLogprobs> logprobs = {};  // of the content's tokens, if asked for
     };
     // Requires !ended().
     Piece push(int32_t token);

@@ -44,6 +44,7 @@ class Generation {
         answer_.decode_s = seconds_since(start);
         answer_.decode = source_.stats() - after;
         if (auto same = source_.files_unchanged(); !same && !answer_.error) fail_with(same.error());
+        if (!answer_.error) source_.answered();
         close();
         return std::move(answer_);
     }
@@ -66,6 +67,9 @@ class Generation {
     void show(AnswerStream::Piece piece) {
         answer_.text += piece.content;
         answer_.reasoning += piece.reasoning;
+        answer_.calls.insert(answer_.calls.end(), piece.calls.begin(), piece.calls.end());
+        answer_.logprobs.insert(answer_.logprobs.end(), piece.logprobs.begin(),
+                                piece.logprobs.end());
         if (!sink_(piece)) interrupt_ = true;
     }
 

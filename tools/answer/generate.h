@@ -8,47 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/stats.h"
 #include "engine/text/sampler.h"
+#include "engine/text/tokenizer.h"
 #include "io/error.h"
 #include "tools/answer/answer_stream.h"
+#include "tools/answer/token_source.h"
 
 namespace sluice {
-
-// What generate() needs from a session. Tests replace it with a scripted source.
-class TokenSource {
- public:
-    virtual ~TokenSource() = default;
-    // Keeps the longest prefix of `ids` (without the last one) that the source already holds;
-    // returns its length.
-    virtual Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids) = 0;
-    virtual Result<std::span<const float>> feed(std::span<const int32_t> ids) = 0;
-    // As feed(), but returns the id that a greedy sampler would choose.
-    virtual Result<int32_t> feed_best(std::span<const int32_t> ids) = 0;
-    virtual RunStats stats() const = 0;
-    // Error when a checkpoint file has changed since it was opened. Called every second and when
-    // the answer is complete.
-    virtual Result<void> files_unchanged() const { return {}; }
-};
-
-class SessionSource : public TokenSource {
- public:
-    explicit SessionSource(Session& session) : session_(session) {}
-    Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids) override {
-        return session_.rewind_to_prefix(ids);
-    }
-    Result<std::span<const float>> feed(std::span<const int32_t> ids) override {
-        return session_.feed(ids);
-    }
-    Result<int32_t> feed_best(std::span<const int32_t> ids) override {
-        return session_.feed_best(ids);
-    }
-    RunStats stats() const override { return session_.stats(); }
-    Result<void> files_unchanged() const override { return session_.files_unchanged(); }
-
- private:
-    Session& session_;
-};
 
 struct GenerateOptions {
     StreamOptions stream;
@@ -56,13 +23,19 @@ struct GenerateOptions {
     int64_t predict = -1;  // maximum tokens to generate; -1: limited by the context only
     int32_t context = 0;   // tokens the session can hold
     const std::atomic<bool>* cancel = nullptr;
+    // How many of the most likely ids to report for each position of the content, at most 20, and
+    // with them that of the chosen one; empty: none, and no cost.
+    std::optional<int32_t> top_logprobs;
 };
 
 struct Answer {
     std::string text, reasoning;
+    std::vector<ToolCall> calls;
+    std::vector<TokenLogprobs> logprobs;  // of the content, if asked for
     Finish finish = Finish::stop;
-    std::optional<Error> error;  // with Finish::error
-    bool unclosed = false;       // the reasoning never ended: its text is the content
+    std::optional<Error> error;   // with Finish::error
+    bool unclosed = false;        // the reasoning never ended: its text is the content
+    bool malformed_call = false;  // the text holds a tool call that could not be read
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
     double prompt_s = 0, decode_s = 0;  // decode: all tokens except the first
     RunStats prompt, decode;            // the counters of each part
