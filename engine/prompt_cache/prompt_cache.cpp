@@ -41,7 +41,10 @@ PromptCache::PromptCache(const Engine& engine, Session& session, const PromptCac
     : session_(session), memory_(room_for_kept(engine, session)) {
     if (!on() || options.folder.empty()) return;
     const auto kind = session.snapshot_kind();
-    if (!kind) return warn(cat("nothing is kept on disk: ", kind.error().message));
+    if (!kind) {
+        warn(cat("nothing is kept on disk: ", kind.error().message));
+        return;
+    }
     disk_.emplace(options.folder, *kind, options.disk_bytes);
     writer_ = std::make_unique<SnapshotWriter>(*disk_);
 }
