@@ -120,7 +120,7 @@ void PromptCache::set_aside(SnapshotKey key, const Error& error) {
     memory_.remove(key);
     if (error.code != Code::corrupt) return warn(error.message);
     ++counters_.damaged;
-    log::warn(cat("--prompt-cache: ", file_name(key), " is not used: ", error.message));
+    log::warn(cat("--prompt-cache: removed ", file_name(key), ": ", error.message));
     if (disk_) disk_->remove(key);
 }
 
