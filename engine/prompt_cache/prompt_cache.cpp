@@ -132,6 +132,8 @@ bool PromptCache::holds(SnapshotKey key) {
 }
 
 void PromptCache::put(SnapshotKey key, std::vector<std::byte> snapshot) {
+    // A state computed from files that were written to meanwhile belongs to no model.
+    if (!session_.files_unchanged()) return;
     const auto shared = std::make_shared<const std::vector<std::byte>>(std::move(snapshot));
     if (!memory_.put(key, shared)) {
         ++counters_.dropped;
