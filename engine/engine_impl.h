@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/engine.h"
+#include "engine/forward/checkpoints.h"
 #include "engine/load/load.h"
 #include "engine/snapshot/snapshot_file.h"
 
@@ -22,11 +23,16 @@ struct Session::Impl {
     const std::atomic<bool>* cancel = nullptr;
     Probe* probe = nullptr;
     std::function<void(double)> progress;
+    Checkpoints checkpoints;
+    CheckpointReceiver receive_checkpoint;
     // Counters of the runtime's parts when the statistics were last cleared.
     RunStats cleared;
 
     Runtime& rt() { return engine->loaded.runtime; }
     State& state() { return *rt().state; }
 };
+
+// Hands over the checkpoints up to the present position (session_snapshot.cpp).
+Result<void> deliver_checkpoints(Session::Impl& s);
 
 }  // namespace sluice

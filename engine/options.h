@@ -57,6 +57,8 @@ struct EngineOptions {
     Overlap overlap = Overlap::full;
     std::optional<uint32_t>
         prefetch;         // experts prefetched per layer, 0 = off; else adjusted as it pays
+    // RAM for so many snapshots of a full context (engine/prompt_cache); less where it is scarce.
+    uint32_t prompt_snapshots = 0;
     int32_t context = 0;  // tokens; 0: min(model, 8192)
     // Prompt tokens at once; 0: what fits, at most 2048 on the CPU, 4096 on a GPU.
     int32_t chunk = 0;

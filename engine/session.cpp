@@ -189,6 +189,7 @@ struct Feed {
         for (Pass& one : passes) {
             if (auto r = finish(one, before, start); !r) return tl::unexpected(r.error());
         }
+        if (auto r = deliver_checkpoints(s); !r) return tl::unexpected(r.error());
         return end - done;
     }
 
@@ -209,6 +210,7 @@ struct Feed {
         pass.routes.recording = rt.recorder != nullptr;
         pass.routes.chosen.resize(layers);
         pass.routes.guesses.resize(layers);
+        pass.checkpoints = rt.options.index_keys == IndexKeys::own ? &s.checkpoints : nullptr;
         const int32_t end = pass.at.end() - 1;
         pass.wanted.logits = [this, last, end](int32_t at, std::span<const float> logits) {
             if (each) each(at, logits);
@@ -265,7 +267,10 @@ Result<void> feed_all(Session::Impl& s, std::span<const int32_t> ids, const Each
     State& state = s.state();
     state.begin(static_cast<int32_t>(ids.size()));
     Result<void> done = Feed{s, ids, each, best}.run();
-    if (!done) state.rollback();
+    if (!done) {
+        state.rollback();
+        s.checkpoints.drop_all();
+    }
     const bool prompt = ids.size() > 1;
     (prompt ? s.stats.prompt_s : s.stats.decode_s) += seconds_since(start);
     if (!done) return done;

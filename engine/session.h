@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/forward/probe.h"
@@ -18,6 +19,9 @@
 namespace sluice {
 
 class Engine;
+
+// Receives snapshots of states that a feed passed, in order of their positions.
+using CheckpointReceiver = std::function<void(int32_t position, std::vector<std::byte> snapshot)>;
 
 class Session {
  public:
@@ -54,6 +58,18 @@ class Session {
     Result<void> restore(const std::filesystem::path& file);
     Result<std::vector<std::byte>> snapshot() const;
     Result<void> restore(std::span<const std::byte> snapshot);
+    // The bytes of a snapshot after so many tokens, without its header of a few KiB.
+    uint64_t snapshot_bytes(int32_t tokens) const;
+    // 16 hex digits that are the same for all sessions that can restore each other's snapshots.
+    Result<std::string> snapshot_kind() const;
+    // Snapshots on the way: from now on, a feed that passes one of these positions (tokens from the
+    // start of the sequence; its own last token counts) hands the receiver the snapshot() that a
+    // session fed only that far would give. Chunks, groups and reads stay as they are; a checkpoint
+    // costs one copy of the windows while it waits (5 MiB for V4.1-Flash), and the snapshot. They
+    // come after each chunk or chunk group; those of a group that fails or is stopped do not come,
+    // those received before remain good. With IndexKeys::reference, whose results depend on where
+    // a prompt is cut, there are none. No positions: none.
+    void set_checkpoints(std::vector<int32_t> positions, CheckpointReceiver receive);
     // Null: none. Feeding stops with Code::interrupted when the flag becomes true.
     void set_cancel(const std::atomic<bool>* cancel);
     void set_probe(Probe* probe);  // null: none; with one there are no chunk groups

@@ -73,18 +73,56 @@ Result<void> restore_bytes(Session::Impl& s, std::span<const std::byte> snapshot
     return adopt(s, *header, snapshot);
 }
 
-}  // namespace
-
-Result<std::vector<std::byte>> Session::snapshot() const {
-    Impl& s = *impl_;
+// After the first `position` tokens; earlier than the present ones only at a checkpoint.
+Result<SnapshotBytes> snapshot_at(Session::Impl& s, int32_t position) {
     const auto own = identity(s);
     if (!own) return tl::unexpected(own.error());
     const State& state = s.state();
-    const std::vector<StatePart> parts = state.parts(state.position());
-    const auto fill = [&](size_t i, std::span<std::byte> to) {
-        return s.rt().backend->download(to.data(), parts[i].device, to.size());
+    const std::vector<StatePart> parts = state.parts(position);
+    const auto fill = [&](size_t i, std::span<std::byte> to) -> Result<void> {
+        const auto copied = s.checkpoints.copied(position, parts[i].kind, parts[i].layer);
+        if (copied.empty()) {
+            return s.rt().backend->download(to.data(), parts[i].device, to.size());
+        }
+        std::ranges::copy(copied, to.begin());
+        return {};
     };
-    return pack_snapshot(*own, state.published, state.tokens(), parts, fill);
+    // Own index keys do not read which were published last, and chunks decide it.
+    const int32_t published = own->index_keys == IndexKeys::reference ? state.published : -1;
+    const auto ids = std::span(state.tokens()).first(static_cast<size_t>(position));
+    return pack_snapshot(*own, published, ids, parts, fill);
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> Session::snapshot() const {
+    return snapshot_at(*impl_, impl_->state().position());
+}
+
+Result<void> deliver_checkpoints(Session::Impl& s) {
+    for (int32_t position : s.checkpoints.complete(s.state().position())) {
+        auto bytes = snapshot_at(s, position);
+        s.checkpoints.drop(position);
+        if (!bytes) return tl::unexpected(bytes.error());
+        s.receive_checkpoint(position, std::move(*bytes));
+    }
+    return {};
+}
+
+void Session::set_checkpoints(std::vector<int32_t> positions, CheckpointReceiver receive) {
+    if (!receive) positions.clear();
+    impl_->checkpoints.set(std::move(positions));
+    impl_->receive_checkpoint = std::move(receive);
+}
+
+uint64_t Session::snapshot_bytes(int32_t tokens) const {
+    return State::snapshot_bytes(impl_->rt().config, tokens);
+}
+
+Result<std::string> Session::snapshot_kind() const {
+    const auto own = identity(*impl_);
+    if (!own) return tl::unexpected(own.error());
+    return identity_text(*own);
 }
 
 Result<void> Session::save(const std::filesystem::path& file) const {

@@ -17,6 +17,7 @@ struct Settings {
     uint64_t vram = 0;         // budget in bytes; 0: the device computes in RAM
     uint32_t cache_slots = 0;  // experts kept in RAM
     uint32_t vram_slots = 0;   // experts kept in VRAM
+    uint64_t prompt_cache_ram = 0;  // bytes for snapshots of prompts; 0: none are kept
     ExpertTuning tuning;       // how an expert is read
 };
 

@@ -5,6 +5,7 @@
 
 #include "io/output_file.h"
 #include "io/text.h"
+#include "tools/answer/cached_source.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
 #include "tools/options/option_table.h"
@@ -240,7 +241,7 @@ class Chat {
         wanted.sampler.seed += turns_;
         ThoughtStream thoughts(terminal_, options_.show_reasoning || !options_.quiet);
         PromptProgress progress(*run_.session, terminal_.stderr_tty && !options_.quiet);
-        SessionSource source(*run_.session);
+        CachedSource source(*run_.session, *run_.prompts, engine.tokenizer());
         auto sink = [&](const AnswerStream::Piece& piece) {
             progress.finish();
             thoughts.show(piece.reasoning);
@@ -297,7 +298,7 @@ int run_chat(const Options& options, const Terminal& terminal) {
     install_signals(SecondPress::ignored);
     auto system = system_message(options);
     if (!system) return report_error(system.error());
-    auto run = load_model(options, terminal, true);
+    auto run = load_model(with_prompt_cache(options), terminal, true);
     if (!run) return report_error(run.error());
     return Chat(options, terminal, std::move(*run), *system).run();
 }

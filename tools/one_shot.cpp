@@ -1,8 +1,12 @@
 #include "tools/one_shot.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 
+#include "tools/answer/cached_source.h"
 #include "tools/answer/model_run.h"
+#include "tools/answer/session_file.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/show.h"
@@ -83,22 +87,57 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
+// The conversation to answer: what --session has, a system message if one is given, the prompt.
+Result<std::vector<Message>> conversation(const Options& options, const Terminal& terminal,
+                                          const std::optional<SessionFile>& session) {
+    auto prompt = user_prompt(options, terminal);
+    if (!prompt) return tl::unexpected(prompt.error());
+    auto system = system_message(options);
+    if (!system) return tl::unexpected(system.error());
+    std::vector<Message> messages;
+    if (session) messages = session->messages();
+    if (!system->empty()) {
+        const bool has_one = !messages.empty() && messages.front().role == Role::system;
+        if (!has_one) messages.insert(messages.begin(), Message{Role::system, {}});
+        messages.front().content = *system;
+    }
+    messages.push_back({Role::user, *prompt});
+    return messages;
+}
+
+// As in a chat, whose later answers do not repeat the random numbers of the first.
+uint64_t answers_in(const std::vector<Message>& messages) {
+    return static_cast<uint64_t>(std::ranges::count(messages, Role::assistant, &Message::role));
+}
+
+// Adds a complete answer to the file. One that was stopped, or failed, is asked for again.
+void keep(Answer& answer, std::vector<Message>& messages, SessionFile& session) {
+    if (answer.error || answer.finish == Finish::interrupted) return;
+    messages.push_back({Role::assistant, answer.text, answer.reasoning});
+    if (auto saved = session.save(messages); !saved) {
+        answer.finish = Finish::error;
+        answer.error = saved.error();
+    }
+}
+
 }  // namespace
 
-int run_once(const Options& options, const Terminal& terminal) {
+int run_once(const Options& given, const Terminal& terminal) {
     install_signals(SecondPress::leaves);
-    auto prompt = user_prompt(options, terminal);
-    if (!prompt) return report_error(prompt.error());
-    auto system = system_message(options);
-    if (!system) return report_error(system.error());
+    const Options options = given.session_file.empty() ? given : with_prompt_cache(given);
+    std::optional<SessionFile> session;
+    if (!options.session_file.empty()) {
+        auto file = SessionFile::open(options.session_file);
+        if (!file) return report_error(file.error());
+        session.emplace(std::move(*file));
+    }
+    auto messages = conversation(options, terminal, session);
+    if (!messages) return report_error(messages.error());
     auto run = load_model(options, terminal, options.verbose || options.stats);
     if (!run) return report_error(run.error());
 
-    std::vector<Message> messages;
-    if (!system->empty()) messages.push_back({Role::system, *system, {}});
-    messages.push_back({Role::user, *prompt, {}});
     const Engine& engine = *run->engine;
-    auto ids = encode_chat(engine.tokenizer(), messages, run->prompt);
+    auto ids = encode_chat(engine.tokenizer(), *messages, run->prompt);
     if (!ids) return report_error(ids.error());
     if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
         return report_error(room.error());
@@ -107,9 +146,11 @@ int run_once(const Options& options, const Terminal& terminal) {
     Output output(1);
     OnceSink sink(options, terminal, output);
     PromptProgress progress(*run->session, terminal.stderr_tty && !options.quiet);
-    SessionSource source(*run->session);
-    auto answer = generate(source, engine.tokenizer(), run->facts.end_tokens, *ids,
-                           generate_options(*run, options), [&](const AnswerStream::Piece& piece) {
+    CachedSource source(*run->session, *run->prompts, engine.tokenizer());
+    auto wanted = generate_options(*run, options);
+    wanted.sampler.seed += answers_in(*messages);
+    auto answer = generate(source, engine.tokenizer(), run->facts.end_tokens, *ids, wanted,
+                           [&](const AnswerStream::Piece& piece) {
                                progress.finish();
                                return sink.take(piece);
                            });
@@ -120,6 +161,7 @@ int run_once(const Options& options, const Terminal& terminal) {
         answer->finish = Finish::error;
         answer->error = kept.error();
     }
+    if (session) keep(*answer, *messages, *session);
     if (options.json)
         sink.write(answer_json(*answer, run->facts) + "\n");
     else

@@ -14,6 +14,29 @@ const LayerWeights& weights_of(const Pass& pass, int32_t layer) {
     return pass.runtime.weights.layers[layer];
 }
 
+// What this pass leaves at checkpoints, before later tokens overwrite it. `copy` downloads it.
+Result<void> keep_checkpoints(Pass& pass, int32_t layer, auto copy) {
+    if (!pass.checkpoints || !pass.checkpoints->within(pass.at)) return {};
+    const spans::Leaf leaf("checkpoint", layer);
+    auto read = keep_reading(pass.runtime.tiers, *pass.runtime.backend, pass.hooks);
+    return read ? copy(*pass.checkpoints) : read;
+}
+
+Result<void> keep_window(Pass& pass, int32_t layer) {
+    return keep_checkpoints(pass, layer, [&](Checkpoints& checkpoints) {
+        return checkpoints.copy_window(pass.runtime.config, pass.state.layer(layer), layer, pass.at,
+                                       pass.workspace.attention.kv, *pass.runtime.backend);
+    });
+}
+
+Result<void> keep_open(Pass& pass, int32_t layer) {
+    const CompressScratch& pooled = pass.workspace.compress;
+    return keep_checkpoints(pass, layer, [&](Checkpoints& checkpoints) {
+        return checkpoints.copy_open(pass.runtime.config, layer, pass.at, pooled.pool_kv,
+                                     pooled.pool_gate, *pass.runtime.backend);
+    });
+}
+
 // Only in a layer that owns compressed rows.
 Result<void> run_compressor(Pass& pass, int32_t layer) {
     Runtime& rt = pass.runtime;
@@ -31,7 +54,8 @@ Result<void> run_compressor(Pass& pass, int32_t layer) {
         compress(in, pass.state.layer(layer), pass.workspace.compress, *rt.backend, pass.hooks);
     if (!groups) return tl::unexpected(groups.error());
     if (*groups > 0) pass.state.published = layer;
-    return {};
+    if (rt.config.ratios[layer] == 1) return {};
+    return keep_open(pass, layer);
 }
 
 Result<void> run_indexer(Pass& pass, int32_t layer) {
@@ -70,6 +94,7 @@ Result<void> run_attention(Pass& pass, int32_t layer) {
         .compressed = source < 0 ? nullptr : pass.state.layer(source).compressed,
     };
     project(in, state, scratch, *rt.backend);
+    if (auto r = keep_window(pass, layer); !r) return r;
     const uint64_t n = pass.at.n;
     if (auto r = pass.hooks.probe.see(layer, "qr", scratch.qr, n * c.q_rank); !r) return r;
     if (w.compressor) {

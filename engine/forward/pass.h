@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/forward/checkpoints.h"
 #include "engine/forward/head.h"
 #include "engine/forward/layer_context.h"
 #include "engine/forward/layer_engram.h"
@@ -27,6 +28,7 @@ struct Pass {
     EngramRows rows{};     // `ids` and `before` are the tokens of the pass
     Wanted wanted{};
     RouteLog routes{};
+    Checkpoints* checkpoints = nullptr;  // null: none
     PassHooks hooks;
 
     // ---- made by begin_pass(), changed from layer to layer

@@ -118,27 +118,38 @@ void State::cut(int32_t length) {
     tokens_.resize(length);
 }
 
-std::vector<StatePart> State::parts(int32_t tokens) const {
+std::vector<StatePart> State::parts_of(const ModelConfig& c, std::span<const LayerState> layers,
+                                       int32_t tokens) {
     std::vector<StatePart> parts;
     const auto add = [&](StateKind kind, int32_t layer, auto* device, int32_t rows, int32_t width) {
         const uint64_t bytes =
             uint64_t{sizeof(*device)} * static_cast<uint64_t>(rows) * static_cast<uint64_t>(width);
         if (bytes > 0) parts.push_back({kind, layer, device, bytes});
     };
-    const ModelConfig& c = *config_;
     for (int32_t layer = 0; layer < c.layers; ++layer) {
         const int32_t slots = std::min(tokens, c.window);
-        add(StateKind::window, layer, layers_[layer].window, slots, c.head_dim);
+        add(StateKind::window, layer, layers[layer].window, slots, c.head_dim);
     }
     for (int32_t owner : c.kv_sources) {
-        const LayerState& own = layers_[owner];
-        add(StateKind::compressed, owner, own.compressed, rows(owner, tokens), c.head_dim);
-        add(StateKind::keys, owner, own.keys, rows(owner, tokens), c.index_dim);
-        if (!own.open_kv) continue;
-        add(StateKind::open_kv, owner, own.open_kv, open_rows(owner, tokens), c.head_dim);
-        add(StateKind::open_gate, owner, own.open_gate, open_rows(owner, tokens), c.head_dim);
+        const LayerState& own = layers[owner];
+        const int32_t rows = tokens / c.ratios[owner], open = tokens % c.ratios[owner];
+        add(StateKind::compressed, owner, own.compressed, rows, c.head_dim);
+        add(StateKind::keys, owner, own.keys, rows, c.index_dim);
+        add(StateKind::open_kv, owner, own.open_kv, open, c.head_dim);
+        add(StateKind::open_gate, owner, own.open_gate, open, c.head_dim);
     }
     return parts;
+}
+
+std::vector<StatePart> State::parts(int32_t tokens) const {
+    return parts_of(*config_, layers_, tokens);
+}
+
+uint64_t State::snapshot_bytes(const ModelConfig& config, int32_t tokens) {
+    const std::vector<LayerState> layers(config.layers);
+    uint64_t bytes = static_cast<uint64_t>(tokens) * sizeof(int32_t);
+    for (const StatePart& part : parts_of(config, layers, tokens)) bytes += part.bytes;
+    return bytes;
 }
 
 Result<void> State::adopt(std::vector<int32_t> ids, int32_t published_layer,

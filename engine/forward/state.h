@@ -50,6 +50,8 @@ struct StatePart {
 
 class State {
  public:
+    // Bytes of parts(tokens) and of the ids: what a snapshot holds besides its header.
+    static uint64_t snapshot_bytes(const ModelConfig& config, int32_t tokens);
     // Device bytes for a context of `context` tokens, the copies for rollback() included.
     static uint64_t bytes(const ModelConfig& config, int32_t context);
     State(const ModelConfig& config, int32_t context, Backend& backend, std::byte* memory);
@@ -93,6 +95,8 @@ class State {
  private:
     static uint64_t lay_out(const ModelConfig& config, int32_t context, Suballocator memory,
                             std::vector<LayerState>& layers);
+    static std::vector<StatePart> parts_of(const ModelConfig& config,
+                                           std::span<const LayerState> layers, int32_t tokens);
     void copy_windows(bool save);
     void copy_open(bool save);
 

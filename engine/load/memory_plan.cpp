@@ -21,6 +21,8 @@ constexpr int32_t chunk_comfortable = 512;  // the head leaves room for this on 
 constexpr uint32_t vram_transit = 4;        // device slots that experts pass through, uncached
 constexpr uint32_t row_capacity = 16384;    // Engram rows kept per table
 constexpr uint32_t transit_slots_least = 8;
+constexpr uint64_t snapshot_header = 8192;    // at most; a snapshot has 40 bytes per section
+constexpr uint64_t prompt_cache_share = 16;  // at most one part in so many of the RAM budget
 
 // Each folder counts as a drive with its own reads in flight; a mirror serves reads of the others.
 uint32_t folders(const EngineOptions& options) {
@@ -222,6 +224,25 @@ struct Budgets {
     Budget* device() { return host ? &ram : &vram; }
 };
 
+// Snapshots of prompts take a small part of RAM, and nothing that the smallest expert caches need.
+Result<void> resolve_prompt_cache(const PlanInput& in, Budgets& b, uint64_t caches, Plan& plan) {
+    const uint32_t wanted = in.options.prompt_snapshots;
+    if (wanted == 0 || in.options.index_keys == IndexKeys::reference) return {};
+    const uint64_t token = token_experts(in.config) * in.slot_bytes;
+    uint64_t kept = in.options.cache_slots ? caches : std::max(caches, token);
+    if (kept > b.ram.left()) kept = caches;  // no expert cache in any case
+    const uint64_t free = b.ram.left() - std::min(b.ram.left(), kept);
+    const uint64_t most = std::min(b.ram.limit() / prompt_cache_share, free);
+    // One of them is being made or read while the others are kept.
+    if (most < 2 * plan.snapshot) {
+        plan.notes.push_back(cat("no prompt cache: a state of ", plan.settings.context,
+                                 " tokens is too large for the RAM budget"));
+        return {};
+    }
+    plan.settings.prompt_cache_ram = std::min(most, wanted * plan.snapshot);
+    return b.ram.take("prompt cache", plan.settings.prompt_cache_ram);
+}
+
 // What the model takes whatever the chunk size.
 std::vector<Promise> model_promises(const Plan& plan, Budgets& b) {
     return {
@@ -340,6 +361,7 @@ Result<Plan> plan_memory(const PlanInput& in) {
 
     plan.specs = in.specs;
     plan.state = State::bytes(in.config, s.context);
+    plan.snapshot = State::snapshot_bytes(in.config, s.context) + snapshot_header;
     place_head(in, plan);
     plan.dense = dense_bytes(plan.specs);
     plan.embedding = embedding_bytes(plan.specs);
@@ -362,6 +384,8 @@ Result<Plan> plan_memory(const PlanInput& in) {
     };
     resolve_chunk(in, fits, plan);
     taken = take_all(pass_promises(in, plan, b));
+    if (!taken) return tl::unexpected(taken.error());
+    taken = resolve_prompt_cache(in, b, sum(caches, &b.ram), plan);
     if (!taken) return tl::unexpected(taken.error());
     if (!b.host) {
         if (auto r = resolve_vram_slots(in, b.vram, plan); !r) return tl::unexpected(r.error());

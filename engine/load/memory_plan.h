@@ -47,6 +47,7 @@ struct Plan {
     // that experts are read once for the group; 0: chunks go one by one.
     int32_t chunk_group_tokens = 0;
     uint64_t chunk_store = 0;  // what waits between the layers, bytes
+    uint64_t snapshot = 0;     // of a full context, bytes
     uint32_t row_capacity;     // Engram rows kept per table
     uint32_t transit_slots, vram_transit_slots;
     bool head_on_host;

@@ -291,6 +291,13 @@ Result<SnapshotHeader> read_snapshot_header(std::span<const std::byte> begin, ui
     return header;
 }
 
+std::string identity_text(const SnapshotIdentity& id) {
+    const std::string all = cat(checksum_text(id.model), " ", checksum_text(id.build), " ",
+                                id.index_keys == IndexKeys::reference ? "reference" : "own", " ",
+                                id.device);
+    return checksum_text(checksum(all.data(), all.size()));
+}
+
 Result<void> check_identity(const SnapshotIdentity& made, const SnapshotIdentity& wanted) {
     const auto refuse = [](std::string_view what, std::string_view its, std::string_view ours) {
         return fail(Code::unsupported, cat("was made with ", what, " (", printable(its),

@@ -12,7 +12,7 @@
 //             "cuda, compute 9.0"); each a u32 of bytes (at most 4096), then the bytes
 //   u32       index keys: 0 own, 1 reference
 //   u32       position: tokens fed
-//   i32       layer whose index keys were published last, or -1
+//   i32       layer whose index keys were published last, or -1; with own index keys always -1
 //   u32       number of sections, at most 65536
 //   a section u32 kind and i32 layer (StateKind and layer of a StatePart), u64 offset, u64 bytes,
 //             u64 checksum
@@ -47,6 +47,9 @@ struct SnapshotIdentity {
     std::string device;      // device_kind()
     IndexKeys index_keys = IndexKeys::own;
 };
+
+// 16 hex digits: a checksum of what check_identity() compares, for names of files and folders.
+std::string identity_text(const SnapshotIdentity& identity);
 
 struct SnapshotSection {
     StateKind kind;

@@ -33,6 +33,7 @@ class Generation {
         auto kept = source_.rewind_to_prefix(prompt);
         if (!kept) return tl::unexpected(kept.error());
         answer_.cached_tokens = static_cast<uint64_t>(*kept);
+        if (*kept > 0) answer_.cached_by = source_.kept_by();
         auto token = next(prompt.subspan(static_cast<size_t>(*kept)));
         if (!token) return tl::unexpected(token.error());
         answer_.prompt_s = seconds_since(start);

@@ -37,6 +37,7 @@ struct Answer {
     bool unclosed = false;        // the reasoning never ended: its text is the content
     bool malformed_call = false;  // the text holds a tool call that could not be read
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
+    KeptBy cached_by = KeptBy::nothing;
     double prompt_s = 0, decode_s = 0;  // decode: all tokens except the first
     RunStats prompt, decode;            // the counters of each part
     uint64_t decoded() const { return completion_tokens > 0 ? completion_tokens - 1 : 0; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/load/cache_file.h"
 #include "io/checkpoint/model_folder.h"
 #include "io/clock.h"
 #include "io/file.h"
@@ -21,6 +22,9 @@
 namespace sluice {
 
 namespace {
+
+// One is being made while four are kept.
+constexpr uint32_t prompt_snapshots = 5;
 
 // 53 bits, so that every JSON reader keeps them.
 uint64_t draw_seed() {
@@ -82,7 +86,24 @@ Result<double> default_of(const Json& config, const char* name, double otherwise
     return *number;
 }
 
+PromptCacheOptions cache_options(const Options& options) {
+    PromptCacheOptions out{options.prompt_cache_folder, options.prompt_cache_bytes};
+    if (!options.prompt_cache.value_or(false) || !out.folder.empty()) return out;
+    const std::string folder = cache_folder();
+    if (folder.empty()) {
+        log::warn_once("prompt cache folder", cat("what is read of prompts ", not_remembered()));
+    } else {
+        out.folder = std::filesystem::path(folder) / "prompts";
+    }
+    return out;
+}
+
 }  // namespace
+
+Options with_prompt_cache(Options options) {
+    options.prompt_cache = options.prompt_cache.value_or(true);
+    return options;
+}
 
 Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     constexpr double infinity = HUGE_VAL;
@@ -138,6 +159,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
     };
     EngineOptions wanted = options.engine;
     wanted.warm_start = options.keeps_warm();
+    if (options.prompt_cache.value_or(false)) wanted.prompt_snapshots = prompt_snapshots;
     wanted.measuring = measuring_notice(options, terminal, status);
     auto engine = Engine::load(wanted, progress, cancel_flag());
     status.erase();
@@ -148,6 +170,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
     if (!session) return tl::unexpected(session.error());
     run.session = std::move(*session);
     run.session->set_cancel(cancel_flag());
+    run.prompts = std::make_unique<PromptCache>(*run.engine, *run.session, cache_options(options));
     run.facts.load_s = seconds_since(start);
     run.facts.model = model_name(*folder);
     run.facts.device = run.engine->device_name();

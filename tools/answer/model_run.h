@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/prompt_cache/prompt_cache.h"
 #include "engine/text/prompt.h"
 #include "engine/text/sampler.h"
 #include "io/error.h"
@@ -29,7 +30,13 @@ struct ModelRun {
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;
+    // What was read of prompts; off where the options say so. Destroyed first: it writes what is
+    // still to be written.
+    std::unique_ptr<PromptCache> prompts;
 };
+
+// The same options with the prompt cache on, unless they say off: for a process that talks for long.
+Options with_prompt_cache(Options options);
 
 // Loads the model, with a progress line on a terminal, and prepares a session that Ctrl-C stops.
 // `report_placement`: print memory placement (and with --verbose the engine's notes) on stderr.

@@ -26,6 +26,10 @@ uint64_t fed_tokens(const Answer& answer) {
     return answer.prompt_tokens - answer.cached_tokens;
 }
 
+std::string source_text(KeptBy by) {
+    return by == KeptBy::session ? "the session" : kept_by_name(by);
+}
+
 // "limit     drive 1.00, link 0.00, cpu 2.10, gpu 0.00 ms per token: 476.19 tok/s, 80.0 % reached"
 std::string limit_line(const char* head, const Limit& limit) {
     std::string out = formatted(
@@ -158,8 +162,11 @@ std::string speed_line(const Answer& answer, const RunFacts& facts) {
                           limit.binds);
     }
     const uint64_t fed = fed_tokens(answer);
-    line += formatted("; prompt {} tokens, {:.1f} tok/s", fed,
-                      rate(static_cast<double>(fed), answer.prompt_s));
+    line += cat("; prompt ", fed, " tokens");
+    if (answer.cached_tokens > 0) {
+        line += cat(" (", answer.cached_tokens, " more from ", source_text(answer.cached_by), ")");
+    }
+    line += formatted(", {:.1f} tok/s", rate(static_cast<double>(fed), answer.prompt_s));
     const CacheStats& cache = run.cache;
     if (cache.asked > 0) line += cat("; cache hits ", percent(cache.hits, cache.asked));
     line += cat("; read ", size_text(answer.prompt.ring.bytes + run.ring.bytes));
@@ -197,8 +204,12 @@ std::string run_text(const Answer& answer, const RunFacts& facts) {
     out += formatted("context   {} of {} tokens; mode {}; seed {}; end tokens {}\n",
                      answer.prompt_tokens + answer.completion_tokens, facts.context, facts.mode,
                      facts.seed, ends);
-    out += formatted("prompt    {} tokens ({} reused), {:.3f} s\n", answer.prompt_tokens,
-                     answer.cached_tokens, answer.prompt_s);
+    const std::string kept =
+        answer.cached_tokens == 0
+            ? std::string("all of them read")
+            : cat(answer.cached_tokens, " of them from ", source_text(answer.cached_by));
+    out += formatted("prompt    {} tokens ({}), {:.3f} s\n", answer.prompt_tokens, kept,
+                     answer.prompt_s);
     out += formatted("answer    {} tokens ({} reasoning), {:.3f} s, ended by {}\n",
                      answer.completion_tokens, answer.reasoning_tokens, answer.decode_s,
                      finish_name(answer.finish));
@@ -320,6 +331,11 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
         .member("total_tokens", answer.prompt_tokens + answer.completion_tokens)
         .member("reasoning_tokens", answer.reasoning_tokens)
         .member("cached_tokens", answer.cached_tokens)
+        .key("prompt_tokens_details")
+        .begin_object()
+        .member("cached_tokens", answer.cached_tokens)
+        .member("cached_by", kept_by_name(answer.cached_by))
+        .end_object()
         .end_object();
     json.key("timings")
         .begin_object()

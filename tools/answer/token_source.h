@@ -5,6 +5,7 @@
 #include <span>
 
 #include "engine/engine.h"
+#include "engine/prompt_cache/prompt_cache.h"
 #include "io/error.h"
 
 namespace sluice {
@@ -16,6 +17,8 @@ class TokenSource {
     // Keeps the longest prefix of `ids` (without the last one) that the source already holds;
     // returns its length.
     virtual Result<int32_t> rewind_to_prefix(std::span<const int32_t> ids) = 0;
+    // Where what the last rewind_to_prefix() kept was.
+    virtual KeptBy kept_by() const { return KeptBy::session; }
     virtual Result<std::span<const float>> feed(std::span<const int32_t> ids) = 0;
     // As feed(), but returns the id that a greedy sampler would choose.
     virtual Result<int32_t> feed_best(std::span<const int32_t> ids) = 0;

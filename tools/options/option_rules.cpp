@@ -60,6 +60,7 @@ Result<void> check_outputs(const Options& o) {
         {"--profile", o.profile_file},
         {"--record-routes", o.engine.record_routes},
         {"-o", o.output},
+        {"--session", o.session_file},
         {"--hashes", o.hashes}};
     const auto place = [](const std::string& path) {
         std::error_code error;

@@ -1,6 +1,7 @@
 #include "tools/options/option_setters.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "cache/policy.h"
 #include "cache/predictor.h"
@@ -85,6 +86,32 @@ Outcome seed(Options& options, const Setting& setting) {
     if (!value) return tl::unexpected(value.error());
     options.seed.reset();
     if (*value >= 0) options.seed = static_cast<uint64_t>(*value);
+    return {};
+}
+
+// DIR, DIR:SIZE, on or off. A folder may have a colon in its name: only a size with a unit behind
+// the last one counts.
+Outcome prompt_cache(Options& options, const Setting& setting) {
+    std::string_view folder = text_of(setting);
+    if (folder == "on" || folder == "off") {
+        options.prompt_cache = folder == "on";
+        options.prompt_cache_folder.clear();
+        return {};
+    }
+    if (folder.empty()) return refuse(setting, "the name is empty");
+    const size_t colon = folder.rfind(':');
+    if (colon != std::string_view::npos && colon > 0) {
+        const std::string_view end = folder.substr(colon + 1);
+        const bool unit = !end.empty() && std::isalpha(static_cast<unsigned char>(end.back()));
+        const auto bytes = parse_size(end);
+        if (unit && bytes) {
+            if (*bytes == 0) return refuse(setting, "must be more than 0 bytes");
+            options.prompt_cache_bytes = *bytes;
+            folder = folder.substr(0, colon);
+        }
+    }
+    options.prompt_cache = true;
+    options.prompt_cache_folder = folder;
     return {};
 }
 

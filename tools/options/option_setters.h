@@ -176,6 +176,7 @@ Outcome shows(Options& options, const Setting&) {
 Outcome mirrors(Options& options, const Setting& setting);
 Outcome predict(Options& options, const Setting& setting);
 Outcome seed(Options& options, const Setting& setting);
+Outcome prompt_cache(Options& options, const Setting& setting);
 Outcome stop(Options& options, const Setting& setting);
 Outcome loop_guard(Options& options, const Setting& setting);
 Outcome device(Options& options, const Setting& setting);

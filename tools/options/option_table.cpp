@@ -104,6 +104,9 @@ constexpr OptionSpec table[] = {
     {"--system-prompt", "TEXT", settable, asks, prompt, "System message", text<&O::system_prompt>},
     {"--system-prompt-file", "FILE", ordinary, asks, prompt, "Read the system message from a file",
      name<&O::system_prompt_file>},
+    {"--session", "FILE", once, answer, prompt,
+     "Continue the conversation in FILE and add to it; a new FILE is written",
+     name<&O::session_file>},
     {"--messages", "FILE", once, record, prompt,
      "Answer a JSON list of {role, content} instead of a prompt", name<&O::messages_file>},
     {"-n,--predict,--n-predict,--max-tokens", "N", settable, asks | bench, prompt,
@@ -200,6 +203,11 @@ constexpr OptionSpec table[] = {
     {"--expert-parts", "N", advanced, plans, machine,
      "Parallel reads per byte range of an expert (default: 2, or as measured)",
      integer<&ExpertTuning::parts, 1, 64>},
+    {"--prompt-cache", "DIR[:SIZE]|on|off", advanced, answer, machine,
+     "Keep what was read of prompts in DIR, at most SIZE (default: 4GiB), so that no prompt is read "
+     "twice, also by later runs (on: ~/.cache/sluice/prompts; default: on in a chat and with "
+     "--session)",
+     prompt_cache},
     {"--index-keys", "own|reference", advanced, answer | comparing | record, machine,
      "reference: decode with the index keys of the official program, including its bug "
      "(deepseek-v41.md section 3.7)",
@@ -209,7 +217,7 @@ constexpr OptionSpec table[] = {
      "Print one JSON object on stdout", on_off<&O::json>},
     {"--stats", "", ordinary, answer, output, "Print statistics of the run on stderr",
      on_off<&O::stats>},
-    {"--show-timings", "", ordinary, answer, output, "Print the speed line even with --quiet",
+    {"--show-timings", "", advanced, answer, output, "Print the speed line even with --quiet",
      on_off<&O::show_timings>},
     {"--no-stream", "", ordinary, answer, output, "Print the answer only when complete",
      on_off<&O::no_stream>},

@@ -47,6 +47,11 @@ struct Options {
     std::string profile_file;  // empty: none
     ColorChoice color = ColorChoice::automatic;
 
+    std::optional<bool> prompt_cache;  // empty: on where a process talks for long
+    std::string prompt_cache_folder;   // empty: the default one
+    uint64_t prompt_cache_bytes = uint64_t{4} << 30;  // on disk
+    std::string session_file;                         // one answer of a kept conversation
+
     std::vector<std::string> traces;                // --verify
     std::string output, messages_file;              // record
     bool check = false;                             // inspect

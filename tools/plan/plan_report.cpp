@@ -55,6 +55,8 @@ std::string classes_text(const PlanReport& r) {
                      size_text(m.token_experts() * m.expert_bytes));
     out += formatted("state of a conversation: {} for -c {}; {:.0f} bytes per token\n",
                      size_text(r.plan.state), r.plan.settings.context, state_bytes_token(r));
+    out += formatted("snapshot of it (--prompt-cache): at most {} for -c {}\n",
+                     size_text(r.plan.snapshot), r.plan.settings.context);
     return out;
 }
 
@@ -268,6 +270,7 @@ std::string plan_json(const PlanReport& r) {
     json.member("bytes", all_bytes(m)).member("expert_bytes", m.expert_bytes);
     json.member("experts", m.experts()).member("token_experts", m.token_experts());
     json.member("state_bytes", r.plan.state).member("state_bytes_token", state_bytes_token(r));
+    json.member("snapshot_bytes", r.plan.snapshot);
     write_places(json, r);
     json.key("rates");
     write_rates(json, r.rates);

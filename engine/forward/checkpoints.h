@@ -1,0 +1,60 @@
+// The states that a prompt passes on its way, at positions inside a chunk as well as at its end.
+//
+// Compressed rows and index keys are only appended: those of an earlier position are the first of
+// the present ones. What later tokens overwrite, window slots and rows of an open group, is copied
+// to host memory while a layer runs, from what its chunk computed for every token. So a checkpoint
+// changes neither chunks nor groups nor reads. It costs one window buffer per layer, in host memory
+// and over the link. Engine thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "engine/forward/layer_context.h"
+#include "engine/forward/state.h"
+#include "engine/model/config.h"
+#include "io/error.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+class Checkpoints {
+ public:
+    // Tokens from the start of the sequence, in any order. Drops what was copied.
+    void set(std::vector<int32_t> positions);
+    // Whether the tokens `at` reach one: at.first < position <= at.end().
+    bool within(Positions at) const { return !positions_within(at).empty(); }
+
+    // Between project() and attend() of a layer: `keys` [n][head_dim] are those of its chunk, and
+    // the window buffer holds the tokens before it (or, if n is 1, also this one).
+    Result<void> copy_window(const ModelConfig& config, const LayerState& own, int32_t layer,
+                             Positions at, const bf16* keys, Backend& device);
+    // After compress(), in a layer whose ratio is not 1: `kv` and `gate` [n][head_dim] as pooled.
+    Result<void> copy_open(const ModelConfig& config, int32_t layer, Positions at, const float* kv,
+                           const float* gate, Backend& device);
+
+    // Positions up to `end` of which everything was copied, ascending. Requires every layer of the
+    // passes up to there to be done.
+    std::vector<int32_t> complete(int32_t end) const;
+    // What was copied at a position, of parts(position); empty for kinds that are not copied.
+    std::span<const std::byte> copied(int32_t position, StateKind kind, int32_t layer) const;
+    void drop(int32_t position);  // it was taken
+    void drop_all();              // the passes failed
+
+ private:
+    struct Piece {
+        StateKind kind;
+        int32_t layer;
+        std::vector<std::byte> bytes;
+    };
+    std::span<const int32_t> positions_within(Positions at) const;
+    std::span<std::byte> add(int32_t position, StateKind kind, int32_t layer, uint64_t bytes);
+
+    std::vector<int32_t> positions_;  // ascending
+    std::map<int32_t, std::vector<Piece>> pieces_;
+};
+
+}  // namespace sluice
