@@ -11,6 +11,7 @@
 #include "io/log.h"
 #include "io/profile.h"
 #include "tools/about.h"
+#include "tools/batch.h"
 #include "tools/bench.h"
 #include "tools/chat.h"
 #include "tools/inspect.h"
@@ -66,6 +67,8 @@ int run_command(const Options& options, const Terminal& terminal) {
             return run_answer(options, terminal);
         case Command::record:
             return run_record(options, terminal);
+        case Command::batch:
+            return run_batch(options, terminal);
         case Command::inspect:
             return run_inspect(options);
         case Command::simulate:

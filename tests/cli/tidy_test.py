@@ -18,7 +18,7 @@ ROOMS = ["io", "io/ring", "io/checkpoint",
          "engine/text", "engine/model", "engine/options.h", "engine/settings.h", "engine/stats.h", "engine/forward",
          "engine/load", "engine/snapshot", "engine",
          "engine/prompt_cache", "engine/trace",
-         "tools/terminal", "tools/options", "tools/answer", "tools/api", "tools/server", "tools/client", "tools/bench", "tools/inspect", "tools/plan", "tools",
+         "tools/terminal", "tools/options", "tools/answer", "tools/api", "tools/server", "tools/client", "tools/batch", "tools/bench", "tools/inspect", "tools/plan", "tools",
          "main.cpp", "tools/dev", "tests"]
 TOP = set(FOLDERS) | {"tests", "CMakeLists.txt", "CMakePresets.json", "main.cpp", "README.md", "LICENSE"}
 SOURCE = (".h", ".cpp", ".cu", ".cuh")

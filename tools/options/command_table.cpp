@@ -14,6 +14,10 @@ constexpr CommandSpec table[] = {
     {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a trace",
      "Answers greedily and writes the tokens and the best logits of each step as a trace, which\n"
      "`sluice MODEL --verify` compares with another run."},
+    {Command::batch, "batch", "MODEL [IN.jsonl] -o FILE", "answer many requests from a file",
+     "Answers the requests in the lines of IN.jsonl (as in OpenAI's batch files) and adds a line\n"
+     "for each to FILE as soon as it is answered; run again, it goes on where it was stopped.\n"
+     "Without IN.jsonl it answers the lines of standard input as they come; without -o, on stdout."},
     {Command::inspect, "inspect", "MODEL", "list tensors and sizes, check the files",
      "Lists the tensors of a checkpoint by class, with their sizes, and checks its headers;\n"
      "--check reads every byte."},

@@ -11,14 +11,16 @@ namespace {
 using namespace option;
 
 constexpr Commands answer = bit(Command::answer);
+constexpr Commands batch = bit(Command::batch);
 constexpr Commands record = bit(Command::record);
 constexpr Commands inspect = bit(Command::inspect);
 constexpr Commands simulating = bit(Command::simulate);
 constexpr Commands bench = bit(Command::bench);
 constexpr Commands planning = bit(Command::plan);
 constexpr Commands testing = bit(Command::selftest);
+constexpr Commands samples = answer | batch;
 constexpr Commands asks = answer | record;
-constexpr Commands runs_model = answer | comparing | record | bench;
+constexpr Commands runs_model = answer | comparing | batch | record | bench;
 constexpr Commands plans = runs_model | planning;
 constexpr Commands has_model = plans | inspect;
 constexpr Commands everywhere = has_model | simulating | testing;
@@ -74,7 +76,8 @@ constexpr OptionSpec table[] = {
 
     {"--verify", "TRACE...", once | several, answer | comparing, task,
      "Compare the logits with traces (files or folders)", names<&O::traces>},
-    {"-o,--output", "FILE", once, record, task, "Trace to write", name<&O::output>},
+    {"-o,--output", "FILE", once, record | batch, task,
+     "File to write: record's trace, batch's results", name<&O::output>},
     {"--check", "", once, inspect, task, "Read every byte, hash it and check its values",
      on_off<&O::check>},
     {"--hashes", "FILE", once, inspect, task,
@@ -109,39 +112,39 @@ constexpr OptionSpec table[] = {
      name<&O::session_file>},
     {"--messages", "FILE", once, record, prompt,
      "Answer a JSON list of {role, content} instead of a prompt", name<&O::messages_file>},
-    {"-n,--predict,--n-predict,--max-tokens", "N", settable, asks | bench, prompt,
+    {"-n,--predict,--n-predict,--max-tokens", "N", settable, samples | asks | bench, prompt,
      "Maximum tokens to generate (-1: no limit)", predict},
     {"-c,--ctx-size", "N", ordinary, plans, prompt,
      "Context length in tokens (default: the model's, at most 8192)",
      integer<&E::context, 1, int32_max>},
-    {"--stop", "TEXT", repeated | settable, answer, prompt, "Stop before TEXT (up to 16 times)",
+    {"--stop", "TEXT", repeated | settable, samples, prompt, "Stop before TEXT (up to 16 times)",
      stop},
-    {"--ignore-eos", "", advanced, answer, prompt, "Do not stop at an end token",
+    {"--ignore-eos", "", advanced, samples, prompt, "Do not stop at an end token",
      on_off<&O::ignore_eos>},
-    {"--loop-guard", "N", advanced | settable, answer, prompt,
+    {"--loop-guard", "N", advanced | settable, samples, prompt,
      "Stop when the last N tokens repeat one sequence at least four times (0: off)", loop_guard},
 
-    {"--temp,--temperature", "X", settable, answer, sampling,
+    {"--temp,--temperature", "X", settable, samples, sampling,
      "Temperature, 0: greedy (default: generation_config.json, or 1.0)",
      real<&O::temperature, RealRange{0, infinity, false, true}>},
-    {"--top-k", "N", settable, answer, sampling, "Sample only from the N best tokens (0: all)",
+    {"--top-k", "N", settable, samples, sampling, "Sample only from the N best tokens (0: all)",
      integer<&O::top_k, 0, int32_max>},
-    {"--top-p", "X", settable, answer, sampling,
+    {"--top-p", "X", settable, samples, sampling,
      "Nucleus sampling (default: generation_config.json, or 0.95)",
      real<&O::top_p, RealRange{0, 1, true, false}>},
-    {"--min-p", "X", settable, answer, sampling,
+    {"--min-p", "X", settable, samples, sampling,
      "Sample only tokens with at least X times the highest probability",
      real<&O::min_p, RealRange{0, 1, false, true}>},
-    {"--repeat-penalty", "X", settable, answer, sampling,
+    {"--repeat-penalty", "X", settable, samples, sampling,
      "Divide the logits of tokens already seen by X (1: off)",
      real<&O::repeat_penalty, RealRange{0, infinity, true, true}>},
-    {"-s,--seed", "N", settable, asks | bench, sampling,
+    {"-s,--seed", "N", settable, samples | asks | bench, sampling,
      "Random seed (-1: chosen at random and printed by -v and --stats)", seed},
 
-    {"--reasoning", "on|off|auto", settable, asks, thinking,
+    {"--reasoning", "on|off|auto", settable, samples | asks, thinking,
      "Reason before answering (auto: only with --reasoning-effort)",
      choice<&O::reasoning, reasonings>},
-    {"--reasoning-effort", "E", settable, asks, thinking,
+    {"--reasoning-effort", "E", settable, samples | asks, thinking,
      "low, high, max or 1 to 100; turns reasoning on", integer_or<&O::effort, 1, 100, efforts>},
     {"--show-reasoning", "", ordinary, answer, thinking,
      "Show the reasoning on stderr even if it is not a terminal", on_off<&O::show_reasoning>},
@@ -170,7 +173,7 @@ constexpr OptionSpec table[] = {
     {"--prefetch", "N|off", advanced, runs_model | simulating, machine,
      "Maximum experts prefetched per layer (default: adaptive, 0 to 4)",
      integer_or<&E::prefetch, 0, 64, off>},
-    {"--warm-start", "on|off", advanced, answer, machine,
+    {"--warm-start", "on|off", advanced, samples, machine,
      "Read what the last run kept in RAM, in the background, and remember what this one keeps "
      "(default: on)",
      choice<&O::warm_start, switches>},
@@ -203,7 +206,7 @@ constexpr OptionSpec table[] = {
     {"--expert-parts", "N", advanced, plans, machine,
      "Parallel reads per byte range of an expert (default: 2, or as measured)",
      integer<&ExpertTuning::parts, 1, 64>},
-    {"--prompt-cache", "DIR[:SIZE]|on|off", advanced, answer, machine,
+    {"--prompt-cache", "DIR[:SIZE]|on|off", advanced, samples, machine,
      "Keep what was read of prompts in DIR, at most SIZE (default: 4GiB), so that no prompt is read "
      "twice, also by later runs (on: ~/.cache/sluice/prompts; default: on in a chat and with "
      "--session)",

@@ -123,6 +123,10 @@ Result<void> place_words(CommandLine& line, Options& options) {
     }
     if (command == Command::answer && line.words.size() > 1 && names_nothing(line.words.front()))
         return tl::unexpected(unknown_command(line.words.front(), ", and no such model"));
+    if (command == Command::batch && line.words.size() == 2) {
+        options.batch_file = line.words.back();
+        line.words.pop_back();
+    }
     const size_t room = command == Command::selftest ? 0 : 1;
     if (line.words.size() > room) {
         const std::string why = room == 0
@@ -158,7 +162,8 @@ tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origin
 }  // namespace
 
 bool Options::keeps_warm() const {
-    return warm_start && command == Command::answer && traces.empty();
+    const bool answers = command == Command::answer || command == Command::batch;
+    return warm_start && answers && traces.empty();
 }
 
 bool Options::thinking() const {

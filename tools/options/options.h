@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-enum class Command { answer, record, inspect, simulate, bench, plan, selftest };
+enum class Command { answer, record, batch, inspect, simulate, bench, plan, selftest };
 
 // A text that is printed instead of running the command.
 enum class Show { nothing, help, help_advanced, help_markdown, version, devices };
@@ -53,7 +53,9 @@ struct Options {
     std::string session_file;                         // one answer of a kept conversation
 
     std::vector<std::string> traces;                // --verify
-    std::string output, messages_file;              // record
+    std::string output;                             // record, batch
+    std::string messages_file;                      // record, one-shot
+    std::string batch_file;                         // batch; empty or "-": standard input
     bool check = false;                             // inspect
     std::string hashes;                             // inspect: written, or compared with
     std::vector<std::string> route_files;           // simulate

@@ -30,12 +30,16 @@ void ThoughtStream::end() {
     std::fflush(stderr);
 }
 
+std::string duration_text(double seconds) {
+    const auto all = static_cast<int64_t>(std::ceil(seconds));
+    if (all >= 3600) return cat(all / 3600, " h ", all / 60 % 60, " min");
+    return cat(all >= 60 ? cat(all / 60, " min ") : std::string(), all % 60, " s");
+}
+
 std::string progress_text(double done, double seconds) {
     const auto percent = static_cast<int>(100 * done);
     if (seconds < eta_after_s || done <= 0) return cat("prompt ", percent, " %");
-    const auto left = static_cast<int64_t>(std::ceil(seconds * (1 - done) / done));
-    const std::string minutes = left >= 60 ? cat(left / 60, " min ") : std::string();
-    return cat("prompt ", percent, " %, ", minutes, left % 60, " s left");
+    return cat("prompt ", percent, " %, ", duration_text(seconds * (1 - done) / done), " left");
 }
 
 PromptProgress::PromptProgress(Session& session, bool enabled)

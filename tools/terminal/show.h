@@ -23,6 +23,9 @@ class ThoughtStream {
     bool open_ = false;
 };
 
+// "2 h 5 min", "3 min 20 s", "12 s": rounded up to whole seconds.
+std::string duration_text(double seconds);
+
 // "prompt 34 %", after two seconds also the time left at the speed so far. `done`: 0 to 1.
 std::string progress_text(double done, double seconds);
 
