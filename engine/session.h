@@ -19,6 +19,14 @@ namespace sluice {
 
 class Engine;
 
+// Which experts are held in memory, for pictures. places[layer * experts + expert]: 0, only on the
+// drive; in_ram and in_vram, or both added. The embedding's rows are not among them.
+struct CachedExperts {
+    static constexpr uint8_t in_ram = 1, in_vram = 2;
+    int32_t layers = 0, experts = 0;
+    std::vector<uint8_t> places;
+};
+
 class Session {
  public:
     ~Session();
@@ -61,6 +69,9 @@ class Session {
     void set_progress(std::function<void(double done)> progress);
     const RunStats& stats() const;
     void clear_stats();
+    // What is cached now; on a device without memory of its own nothing is in VRAM. Costs a lookup
+    // or two for every expert of the model, less than a millisecond.
+    CachedExperts cached_experts() const;
     // Call it at the end: completes the file of --record-routes. An io error if it could not be
     // written.
     Result<void> keep_routes();

@@ -11,19 +11,22 @@ namespace {
 using namespace option;
 
 constexpr Commands answer = bit(Command::answer);
+constexpr Commands serve = bit(Command::serve);
 constexpr Commands record = bit(Command::record);
 constexpr Commands inspect = bit(Command::inspect);
 constexpr Commands simulating = bit(Command::simulate);
 constexpr Commands bench = bit(Command::bench);
 constexpr Commands planning = bit(Command::plan);
 constexpr Commands testing = bit(Command::selftest);
+constexpr Commands samples = answer | serve;
 constexpr Commands asks = answer | record;
-constexpr Commands runs_model = answer | comparing | record | bench;
+constexpr Commands runs_model = answer | comparing | serve | record | bench;
 constexpr Commands plans = runs_model | planning;
 constexpr Commands has_model = plans | inspect;
 constexpr Commands everywhere = has_model | simulating | testing;
 
 constexpr const char* general = "General";
+constexpr const char* network = "Network";
 constexpr const char* model = "Model";
 constexpr const char* prompt = "Prompt";
 constexpr const char* sampling = "Sampling";
@@ -55,6 +58,7 @@ constexpr Word<log::Level> log_levels[] = {
 
 using O = Options;
 using E = EngineOptions;
+using S = ServeOptions;
 
 // names, value, traits, commands, group, help, setter. Help shows the rows of a group in this
 // order; options are set in this order.
@@ -88,6 +92,40 @@ constexpr OptionSpec table[] = {
      "and 8192 tokens), ladder (what each step of overlap gains)",
      bench_parts},
 
+    {"--host", "NAME", ordinary, serve, network,
+     "Address or name to listen on (default: 127.0.0.1, only this machine; 0.0.0.0: all of IPv4)",
+     name<&S::host>},
+    {"--port", "N", ordinary, serve, network, "Port (default: 8080; 0: any free one)",
+     integer<&S::port, 0, 65535>},
+    {"--api-key", "KEY|@FILE", repeated, serve, network,
+     "Ask for this key, or one of those in FILE, a line each. Others see a KEY in the list of "
+     "processes: better @FILE or SLUICE_API_KEY",
+     names<&S::api_keys>},
+    {"--alias", "NAME", ordinary, serve, network, "Name of the model (default: its folder's)",
+     text<&S::alias>},
+    {"--allowed-host", "NAME", repeated, serve, network,
+     "Another name under which clients reach the server, such as that of a proxy",
+     names<&S::allowed_hosts>},
+    {"--cors", "ORIGIN", repeated, serve, network,
+     "Let pages of this origin use the server: https://example.org (*: of any)",
+     names<&S::origins>},
+    {"--queue", "N", ordinary, serve, network,
+     "Requests that may wait (default: 16); more are refused with 503",
+     integer<&S::queue, 1, 100000>},
+    {"--max-connections", "N", advanced, serve, network,
+     "Connections at the same time (default: 64); more are refused with 503",
+     integer<&S::connections, 1, 10000>},
+    {"--max-body", "SIZE", advanced, serve, network, "Largest request body (default: 16MiB)",
+     size<&S::body_max>},
+    {"--max-headers", "SIZE", advanced, serve, network,
+     "Most bytes of a request's address and headers, 64KiB or less (default: 32KiB)", header_max},
+    {"--request-timeout", "SECONDS", advanced, serve, network,
+     "Time for a request to arrive, from its first byte to its last (default: 30)",
+     integer<&S::request_timeout_s, 1, 86400>},
+    {"--write-timeout", "SECONDS", advanced, serve, network,
+     "Time for a client to take what is sent (default: 30)",
+     integer<&S::write_timeout_s, 1, 86400>},
+
     {"-m,--model", "MODEL", repeated, has_model, model,
      "Model folder or Hugging Face id; repeat -m for shards on other drives", names<&E::locations>},
     {"--mirror", "DIR", repeated, has_model, model,
@@ -105,39 +143,39 @@ constexpr OptionSpec table[] = {
      name<&O::system_prompt_file>},
     {"--messages", "FILE", once, record, prompt,
      "Answer a JSON list of {role, content} instead of a prompt", name<&O::messages_file>},
-    {"-n,--predict,--n-predict,--max-tokens", "N", settable, asks | bench, prompt,
+    {"-n,--predict,--n-predict,--max-tokens", "N", settable, asks | serve | bench, prompt,
      "Maximum tokens to generate (-1: no limit)", predict},
     {"-c,--ctx-size", "N", ordinary, plans, prompt,
      "Context length in tokens (default: the model's, at most 8192)",
      integer<&E::context, 1, int32_max>},
-    {"--stop", "TEXT", repeated | settable, answer, prompt, "Stop before TEXT (up to 16 times)",
+    {"--stop", "TEXT", repeated | settable, samples, prompt, "Stop before TEXT (up to 16 times)",
      stop},
-    {"--ignore-eos", "", advanced, answer, prompt, "Do not stop at an end token",
+    {"--ignore-eos", "", advanced, samples, prompt, "Do not stop at an end token",
      on_off<&O::ignore_eos>},
-    {"--loop-guard", "N", advanced | settable, answer, prompt,
+    {"--loop-guard", "N", advanced | settable, samples, prompt,
      "Stop when the last N tokens repeat one sequence at least four times (0: off)", loop_guard},
 
-    {"--temp,--temperature", "X", settable, answer, sampling,
+    {"--temp,--temperature", "X", settable, samples, sampling,
      "Temperature, 0: greedy (default: generation_config.json, or 1.0)",
      real<&O::temperature, RealRange{0, infinity, false, true}>},
-    {"--top-k", "N", settable, answer, sampling, "Sample only from the N best tokens (0: all)",
+    {"--top-k", "N", settable, samples, sampling, "Sample only from the N best tokens (0: all)",
      integer<&O::top_k, 0, int32_max>},
-    {"--top-p", "X", settable, answer, sampling,
+    {"--top-p", "X", settable, samples, sampling,
      "Nucleus sampling (default: generation_config.json, or 0.95)",
      real<&O::top_p, RealRange{0, 1, true, false}>},
-    {"--min-p", "X", settable, answer, sampling,
+    {"--min-p", "X", settable, samples, sampling,
      "Sample only tokens with at least X times the highest probability",
      real<&O::min_p, RealRange{0, 1, false, true}>},
-    {"--repeat-penalty", "X", settable, answer, sampling,
+    {"--repeat-penalty", "X", settable, samples, sampling,
      "Divide the logits of tokens already seen by X (1: off)",
      real<&O::repeat_penalty, RealRange{0, infinity, true, true}>},
-    {"-s,--seed", "N", settable, asks | bench, sampling,
+    {"-s,--seed", "N", settable, asks | serve | bench, sampling,
      "Random seed (-1: chosen at random and printed by -v and --stats)", seed},
 
-    {"--reasoning", "on|off|auto", settable, asks, thinking,
+    {"--reasoning", "on|off|auto", settable, asks | serve, thinking,
      "Reason before answering (auto: only with --reasoning-effort)",
      choice<&O::reasoning, reasonings>},
-    {"--reasoning-effort", "E", settable, asks, thinking,
+    {"--reasoning-effort", "E", settable, asks | serve, thinking,
      "low, high, max or 1 to 100; turns reasoning on", integer_or<&O::effort, 1, 100, efforts>},
     {"--show-reasoning", "", ordinary, answer, thinking,
      "Show the reasoning on stderr even if it is not a terminal", on_off<&O::show_reasoning>},
@@ -208,7 +246,7 @@ constexpr OptionSpec table[] = {
      on_off<&O::show_timings>},
     {"--no-stream", "", ordinary, answer, output, "Print the answer only when complete",
      on_off<&O::no_stream>},
-    {"--profile", "FILE", once, runs_model, output,
+    {"--profile", "FILE", once, runs_model & ~serve, output,
      "Write a profile of where time goes, for ui.perfetto.dev", name<&O::profile_file>},
     {"--record-routes", "FILE", once | advanced, answer | comparing, output,
      "Write the experts that the routers chose and those that were guessed, token by token, for "
