@@ -21,7 +21,7 @@
 namespace sluice {
 
 struct HttpServerOptions {
-    HttpLimits limits;
+    HttpLimits limits = {};
     size_t connections_max = 64;
     std::chrono::milliseconds request_timeout{30'000}, write_timeout{30'000};
     std::chrono::milliseconds idle_timeout{30'000};  // between requests of a connection
