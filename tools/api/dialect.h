@@ -22,7 +22,7 @@ struct ApiRequest {
     AnswerRequest answer;
     bool stream = false;
     bool usage_in_stream = false;  // OpenAI's stream_options.include_usage
-    bool parallel_calls = true;  // false: a reply has only the first tool call of the answer
+    bool parallel_calls = true;    // false: a reply has only the first tool call of the answer
     // The model that the client named; servers of one model answer whatever it is.
     std::string model;
     // Names of request fields that are unknown or change nothing here, for the log: "user, foo".
