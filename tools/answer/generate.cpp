@@ -109,6 +109,7 @@ class Generation {
 
     void close() {
         auto rest = stream_.finish();
+        answer_.stop = stream_.stop();
         answer_.unclosed = stream_.unclosed();
         // Reasoning that never ended was the answer after all: its text becomes the content.
         if (answer_.unclosed) answer_.reasoning.clear();

@@ -30,6 +30,7 @@ class JsonWriter {
         return raw(std::to_string(number));
     }
     JsonWriter& null() { return raw("null"); }
+    JsonWriter& json(std::string_view text) { return raw(text); }  // `text` is JSON already
 
     template <class T>
     JsonWriter& member(std::string_view name, const T& content) {
