@@ -21,6 +21,7 @@
 #include "tools/plan.h"
 #include "tools/record.h"
 #include "tools/selftest.h"
+#include "tools/serve.h"
 #include "tools/simulate.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
@@ -65,6 +66,8 @@ int run_command(const Options& options, const Terminal& terminal) {
     switch (options.command) {
         case Command::answer:
             return run_answer(options, terminal);
+        case Command::serve:
+            return run_serve(options, terminal);
         case Command::record:
             return run_record(options, terminal);
         case Command::batch:

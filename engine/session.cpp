@@ -363,6 +363,21 @@ const RunStats& Session::stats() const {
     refresh(*impl_);
     return impl_->stats;
 }
+CachedExperts Session::cached_experts() const {
+    const Runtime& rt = impl_->rt();
+    const ExpertTiers& tiers = rt.tiers;
+    CachedExperts out{rt.config.layers, rt.config.experts, {}};
+    out.places.reserve(static_cast<size_t>(out.layers) * static_cast<size_t>(out.experts));
+    for (int32_t layer = 0; layer < out.layers; ++layer) {
+        for (int32_t expert = 0; expert < out.experts; ++expert) {
+            const ExpertKey key{layer, expert};
+            uint8_t place = tiers.cache->resident(key) ? CachedExperts::in_ram : 0;
+            if (tiers.device && tiers.device->resident(key)) place |= CachedExperts::in_vram;
+            out.places.push_back(place);
+        }
+    }
+    return out;
+}
 void Session::clear_stats() {
     impl_->stats = {};
     impl_->cleared = totals(impl_->rt());

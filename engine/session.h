@@ -23,6 +23,14 @@ class Engine;
 // Receives snapshots of states that a feed passed, in order of their positions.
 using CheckpointReceiver = std::function<void(int32_t position, std::vector<std::byte> snapshot)>;
 
+// Which experts are held in memory, for pictures. places[layer * experts + expert]: 0, only on the
+// drive; in_ram and in_vram, or both added. The embedding's rows are not among them.
+struct CachedExperts {
+    static constexpr uint8_t in_ram = 1, in_vram = 2;
+    int32_t layers = 0, experts = 0;
+    std::vector<uint8_t> places;
+};
+
 class Session {
  public:
     ~Session();
@@ -85,6 +93,9 @@ class Session {
     // at the end, and now and then in a run that may be killed; costs a few small reads. False if
     // it cannot be kept.
     bool remember_experts() const;
+    // What is cached now; on a device without memory of its own nothing is in VRAM. Costs a lookup
+    // or two for every expert of the model, less than a millisecond.
+    CachedExperts cached_experts() const;
     // Call it at the end: completes the file of --record-routes. An io error if it could not be
     // written.
     Result<void> keep_routes();

@@ -110,6 +110,7 @@ class Generation {
 
     void close() {
         auto rest = stream_.finish();
+        answer_.stop = stream_.stop();
         answer_.unclosed = stream_.unclosed();
         answer_.malformed_call = !stream_.malformed_call().empty();
         // Reasoning that never ended was the answer after all: its text becomes the content.

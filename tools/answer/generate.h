@@ -33,6 +33,7 @@ struct Answer {
     std::vector<ToolCall> calls;
     std::vector<TokenLogprobs> logprobs;  // of the content, if asked for
     Finish finish = Finish::stop;
+    std::string stop;             // the stop string that ended it; empty: something else did
     std::optional<Error> error;   // with Finish::error
     bool unclosed = false;        // the reasoning never ended: its text is the content
     bool malformed_call = false;  // the text holds a tool call that could not be read

@@ -26,15 +26,6 @@ namespace {
 // One is being made while four are kept.
 constexpr uint32_t prompt_snapshots = 5;
 
-// 53 bits, so that every JSON reader keeps them.
-uint64_t draw_seed() {
-    uint64_t seed = 0;
-    if (::getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
-        seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-    }
-    return seed >> 11;
-}
-
 void drop_line_ends(std::string& text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
 }
@@ -105,6 +96,14 @@ Options with_prompt_cache(Options options) {
     return options;
 }
 
+uint64_t draw_seed() {
+    uint64_t seed = 0;
+    if (::getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
+        seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    }
+    return seed >> 11;
+}
+
 Result<SamplerOptions> model_sampling(const std::string& generation_config) {
     constexpr double infinity = HUGE_VAL;
     auto config = Json::parse(generation_config.empty() ? "{}" : generation_config);
@@ -141,8 +140,8 @@ std::function<void(double seconds)> measuring_notice(const Options& options,
     };
 }
 
-Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
-                            bool report_placement) {
+Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool report_placement,
+                            const std::function<void(uint64_t, uint64_t)>& progress) {
     ModelRun run;
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
     if (!folder) return tl::unexpected(folder.error());
@@ -154,14 +153,15 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
     StatusLine status(terminal.stderr_tty && !options.quiet);
     auto start = Clock::now();
     const bool tune = options.engine.calibrate == Calibrate::thorough;
-    auto progress = [&](uint64_t done, uint64_t all) {
+    const auto loading = [&](uint64_t done, uint64_t all) {
         status.show(cat("loading ", size_text(done), " of ", size_text(all)));
+        if (progress) progress(done, all);
     };
     EngineOptions wanted = options.engine;
     wanted.warm_start = options.keeps_warm();
     if (options.prompt_cache.value_or(false)) wanted.prompt_snapshots = prompt_snapshots;
     wanted.measuring = measuring_notice(options, terminal, status);
-    auto engine = Engine::load(wanted, progress, cancel_flag());
+    auto engine = Engine::load(wanted, loading, cancel_flag());
     status.erase();
     if (!engine) return tl::unexpected(engine.error());
     run.must_finish = std::make_unique<MustFinish>();

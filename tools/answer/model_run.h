@@ -2,6 +2,7 @@
 // sampling, prompts, messages while it loads.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,8 +41,12 @@ Options with_prompt_cache(Options options);
 
 // Loads the model, with a progress line on a terminal, and prepares a session that Ctrl-C stops.
 // `report_placement`: print memory placement (and with --verbose the engine's notes) on stderr.
-Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
-                            bool report_placement);
+// `progress` (may be empty) receives the bytes done and the total.
+Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool report_placement,
+                            const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+// A random seed of 53 bits, so that every JSON reader keeps it.
+uint64_t draw_seed();
 
 // Returns what the engine calls before it measures reads for several seconds: it says so on stderr,
 // on a line of its own or in `status`. Empty with --quiet. `status` must outlive the result.

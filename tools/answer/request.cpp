@@ -77,7 +77,8 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     if (!prompt) return tl::unexpected(prompt.error());
     auto ids = prompt_ids(*run.engine, request, *prompt);
     if (!ids) return tl::unexpected(ids.error());
-    if (auto room = check_room(ids->size(), request.predict, run.facts.context); !room) {
+    const int64_t needed = request.predict_must_fit ? request.predict : -1;
+    if (auto room = check_room(ids->size(), needed, run.facts.context); !room) {
         return tl::unexpected(room.error());
     }
     // A text or ids are continued in no mode: all of the answer is content.

@@ -22,9 +22,10 @@ struct ApiRequest {
     AnswerRequest answer;
     bool stream = false;
     bool usage_in_stream = false;  // OpenAI's stream_options.include_usage
+    bool parallel_calls = true;    // false: a reply has only the first tool call of the answer
     // The model that the client named; servers of one model answer whatever it is.
     std::string model;
-    // Request fields that this server knows and that change nothing here, for the log.
+    // Names of request fields that are unknown or change nothing here, for the log: "user, foo".
     std::string ignored;
 };
 
@@ -34,6 +35,7 @@ struct ReplyFacts {
     int64_t created = 0;                   // seconds since 1970
     std::string model;                     // the served model's name
     const Tokenizer* tokenizer = nullptr;  // for the texts of log-probabilities
+    uint64_t prompt_tokens = 0;            // for streams whose first event tells it
 };
 
 // Every function returns bytes of the body that can be sent at once. For a stream: begin(), then

@@ -93,7 +93,7 @@ BatchLine read_batch_line(std::string_view text, uint64_t number, const ModelRun
         }
         if (auto valid = check_utf8("the line", text); !valid) return valid;
         const auto json = Json::parse(text);
-        if (!json) return tl::unexpected(json.error());
+        if (!json) return fail(Code::usage, json.error().message);
         if (!json->is_object()) return fail(Code::usage, "the line is no JSON object");
         return read_fields(*json, line, run, defaults);
     };

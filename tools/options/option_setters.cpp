@@ -246,6 +246,13 @@ Outcome predictor(Options& options, const Setting& setting) {
                        &Options::predictors);
 }
 
+Outcome header_max(Options& options, const Setting& setting) {
+    constexpr uint64_t most = 64 << 10;
+    if (auto done = size<&ServeOptions::header_max>(options, setting); !done) return done;
+    if (options.serve.header_max > most) return refuse(setting, "must be at most 64KiB");
+    return {};
+}
+
 Outcome bench_parts(Options& options, const Setting& setting) {
     auto parts =
         list_of(setting, {"decode", "prefill", "gemv", "drive", "split", "prompts", "ladder"});

@@ -45,6 +45,10 @@ T& member_of(Options& options, T EngineOptions::*member) {
     return options.engine.*member;
 }
 template <class T>
+T& member_of(Options& options, T ServeOptions::*member) {
+    return options.serve.*member;
+}
+template <class T>
 T& member_of(Options& options, T ExpertTuning::*member) {
     options.engine.tuning_given = true;
     return options.engine.tuning.*member;
@@ -189,6 +193,7 @@ Outcome no_calibrate(Options& options, const Setting& setting);
 Outcome cache_slots(Options& options, const Setting& setting);
 Outcome cache_policy(Options& options, const Setting& setting);
 Outcome predictor(Options& options, const Setting& setting);
+Outcome header_max(Options& options, const Setting& setting);
 Outcome bench_parts(Options& options, const Setting& setting);
 
 }  // namespace sluice::option

@@ -11,6 +11,7 @@ namespace {
 using namespace option;
 
 constexpr Commands answer = bit(Command::answer);
+constexpr Commands serve = bit(Command::serve);
 constexpr Commands batch = bit(Command::batch);
 constexpr Commands record = bit(Command::record);
 constexpr Commands inspect = bit(Command::inspect);
@@ -18,14 +19,15 @@ constexpr Commands simulating = bit(Command::simulate);
 constexpr Commands bench = bit(Command::bench);
 constexpr Commands planning = bit(Command::plan);
 constexpr Commands testing = bit(Command::selftest);
-constexpr Commands samples = answer | batch;
+constexpr Commands samples = answer | serve | batch;
 constexpr Commands asks = answer | record;
-constexpr Commands runs_model = answer | comparing | batch | record | bench;
+constexpr Commands runs_model = answer | comparing | serve | batch | record | bench;
 constexpr Commands plans = runs_model | planning;
 constexpr Commands has_model = plans | inspect;
 constexpr Commands everywhere = has_model | simulating | testing;
 
 constexpr const char* general = "General";
+constexpr const char* network = "Network";
 constexpr const char* model = "Model";
 constexpr const char* prompt = "Prompt";
 constexpr const char* sampling = "Sampling";
@@ -58,6 +60,7 @@ constexpr Word<log::Level> log_levels[] = {
 
 using O = Options;
 using E = EngineOptions;
+using S = ServeOptions;
 
 // names, value, traits, commands, group, help, setter. Help shows the rows of a group in this
 // order; options are set in this order.
@@ -91,6 +94,40 @@ constexpr OptionSpec table[] = {
      "(expert kernels), drive (reads), split (experts on GPU, CPU and both), prompts (512, 4096 "
      "and 8192 tokens), ladder (what each step of overlap gains)",
      bench_parts},
+
+    {"--host", "NAME", ordinary, serve, network,
+     "Address or name to listen on (default: 127.0.0.1, only this machine; 0.0.0.0: all of IPv4)",
+     name<&S::host>},
+    {"--port", "N", ordinary, serve, network, "Port (default: 8080; 0: any free one)",
+     integer<&S::port, 0, 65535>},
+    {"--api-key", "KEY|@FILE", repeated, serve, network,
+     "Ask for this key, or one of those in FILE, a line each. Others see a KEY in the list of "
+     "processes: better @FILE or SLUICE_API_KEY",
+     names<&S::api_keys>},
+    {"--alias", "NAME", ordinary, serve, network, "Name of the model (default: its folder's)",
+     text<&S::alias>},
+    {"--allowed-host", "NAME", repeated, serve, network,
+     "Another name under which clients reach the server, such as that of a proxy",
+     names<&S::allowed_hosts>},
+    {"--cors", "ORIGIN", repeated, serve, network,
+     "Let pages of this origin use the server: https://example.org (*: of any)",
+     names<&S::origins>},
+    {"--queue", "N", ordinary, serve, network,
+     "Requests that may wait (default: 16); more are refused with 503",
+     integer<&S::queue, 1, 100000>},
+    {"--max-connections", "N", advanced, serve, network,
+     "Connections at the same time (default: 64); more are refused with 503",
+     integer<&S::connections, 1, 10000>},
+    {"--max-body", "SIZE", advanced, serve, network, "Largest request body (default: 16MiB)",
+     size<&S::body_max>},
+    {"--max-headers", "SIZE", advanced, serve, network,
+     "Most bytes of a request's address and headers, 64KiB or less (default: 32KiB)", header_max},
+    {"--request-timeout", "SECONDS", advanced, serve, network,
+     "Time for a request to arrive, from its first byte to its last (default: 30)",
+     integer<&S::request_timeout_s, 1, 86400>},
+    {"--write-timeout", "SECONDS", advanced, serve, network,
+     "Time for a client to take what is sent (default: 30)",
+     integer<&S::write_timeout_s, 1, 86400>},
 
     {"-m,--model", "MODEL", repeated, has_model, model,
      "Model folder or Hugging Face id; repeat -m for shards on other drives", names<&E::locations>},
@@ -224,7 +261,7 @@ constexpr OptionSpec table[] = {
      on_off<&O::show_timings>},
     {"--no-stream", "", ordinary, answer, output, "Print the answer only when complete",
      on_off<&O::no_stream>},
-    {"--profile", "FILE", once, runs_model, output,
+    {"--profile", "FILE", once, runs_model & ~serve, output,
      "Write a profile of where time goes, for ui.perfetto.dev", name<&O::profile_file>},
     {"--record-routes", "FILE", once | advanced, answer | comparing, output,
      "Write the experts that the routers chose and those that were guessed, token by token, for "

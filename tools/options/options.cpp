@@ -162,7 +162,8 @@ tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origin
 }  // namespace
 
 bool Options::keeps_warm() const {
-    const bool answers = command == Command::answer || command == Command::batch;
+    const bool answers = command == Command::answer || command == Command::serve ||
+                         command == Command::batch;
     return warm_start && answers && traces.empty();
 }
 

@@ -16,18 +16,30 @@
 
 namespace sluice {
 
-enum class Command { answer, record, batch, inspect, simulate, bench, plan, selftest };
+enum class Command { answer, serve, batch, record, inspect, simulate, bench, plan, selftest };
 
 // A text that is printed instead of running the command.
 enum class Show { nothing, help, help_advanced, help_markdown, version, devices };
 
 enum class Reasoning { automatic, on, off };
 
+// Of `sluice serve`.
+struct ServeOptions {
+    std::string host = "127.0.0.1";
+    int32_t port = 8080;  // 0: any free one
+    std::string alias;    // empty: the name of the model's folder
+    std::vector<std::string> api_keys, allowed_hosts, origins;
+    int32_t queue = 16, connections = 64;
+    uint64_t body_max = uint64_t{16} << 20, header_max = uint64_t{32} << 10;  // bytes
+    int32_t request_timeout_s = 30, write_timeout_s = 30;
+};
+
 struct Options {
     Command command = Command::answer;
     Show show = Show::nothing;
     std::string config_file;  // empty: the default ones
     EngineOptions engine;
+    ServeOptions serve;
 
     std::optional<std::string> prompt;  // "-": standard input
     std::string prompt_file, system_prompt, system_prompt_file;

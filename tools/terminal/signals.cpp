@@ -23,6 +23,7 @@ constexpr auto poll_interval = std::chrono::milliseconds(10);
 std::atomic<bool> interrupted{false};
 std::atomic<int> end_signal{0};  // SIGTERM or SIGHUP, once it came
 std::atomic<bool> changed{false};
+std::atomic<bool> hung_up{false};
 std::atomic<bool> second_leaves{false};
 std::atomic<int> must_finish{0};
 sem_t pressed;  // wakes the watcher
@@ -43,6 +44,10 @@ void on_interrupt(int signal) {
 
 void on_change(int) {
     changed = true;
+}
+
+void on_hang_up(int) {
+    hung_up = true;
 }
 
 // The default action follows, so that the parent process sees which signal it was.
@@ -107,13 +112,14 @@ bool ignored(int signal) {
 
 }  // namespace
 
-void install_signals(SecondPress second) {
+void install_signals(SecondPress second, HangUp hang_up) {
     second_leaves = second == SecondPress::leaves;
     start_watcher();
     handle(SIGPIPE, SIG_IGN, 0);
     handle(SIGXFSZ, SIG_IGN, 0);  // a file at its size limit is an error of the write
     for (int signal : {SIGINT, SIGTERM}) handle(signal, on_interrupt, 0);
-    if (!ignored(SIGHUP)) handle(SIGHUP, on_interrupt, 0);
+    const bool ends = hang_up == HangUp::ends;
+    if (!ignored(SIGHUP)) handle(SIGHUP, ends ? on_interrupt : on_hang_up, 0);
     for (int signal : {SIGWINCH, SIGCONT}) handle(signal, on_change, 0);
     handle(SIGQUIT, on_end, 0);
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
@@ -148,6 +154,10 @@ MustFinish::MustFinish() {
 
 MustFinish::~MustFinish() {
     --must_finish;
+}
+
+bool take_hang_up() {
+    return hung_up.exchange(false);
 }
 
 bool take_terminal_changed() {

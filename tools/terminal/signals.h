@@ -9,6 +9,8 @@ namespace sluice {
 
 // What Ctrl-C does while the one before it has not been handled yet.
 enum class SecondPress { ignored, leaves };
+// SIGHUP: the terminal went away. `noted`: a process that needs none goes on, see take_hang_up().
+enum class HangUp { ends, noted };
 
 // SIGINT, SIGTERM and SIGHUP raise the cancel flag (a blocked read is not restarted). SIGTERM and
 // SIGHUP also ask the process to end (end_requested()); a second one, or with `leaves` a second
@@ -16,7 +18,7 @@ enum class SecondPress { ignored, leaves };
 // the terminal, prints a line, and ends the process by that signal. SIGPIPE is ignored because
 // writes report it. SIGWINCH and SIGCONT raise a flag of their own. Faults (SIGSEGV, SIGABRT ...)
 // restore the terminal first.
-void install_signals(SecondPress second);
+void install_signals(SecondPress second, HangUp hang_up = HangUp::ends);
 
 // The flag that Engine::load, Session::feed and reads of the terminal poll.
 const std::atomic<bool>* cancel_flag();
@@ -38,6 +40,8 @@ class MustFinish {
     MustFinish& operator=(const MustFinish&) = delete;
 };
 
+// True once after a SIGHUP that is only noted.
+bool take_hang_up();
 // True once after a window change or a return from the background.
 bool take_terminal_changed();
 

@@ -133,6 +133,7 @@ TEST_CASE("stop strings end the answer, also across tokens, and no part of them 
         CHECK(seen.content == "alpha ");
         CHECK(seen.answer.text == "alpha ");
         CHECK(seen.answer.finish == Finish::stop);
+        CHECK(seen.answer.stop == "beta gamma");
     }
     CHECK(answer_of(byte_ids("a\n\nb"), options).content == "a");
     CHECK(answer_of(byte_ids("beta gam"), options).content == "beta gam");

@@ -1,0 +1,204 @@
+#include "tools/server/request_reader.h"
+
+#include <http_parser.h>
+
+#include <utility>
+
+#include "io/text.h"
+
+namespace sluice {
+
+struct RequestReader::Impl {
+    explicit Impl(const HttpLimits& l) : limits(l) { restart(); }
+
+    void restart() {
+        http_parser_init(&parser, HTTP_REQUEST);
+        parser.data = this;
+        request = {};
+        target.clear();
+        header_bytes = 0;
+        in_value = begun = complete = expects_continue = false;
+    }
+
+    // The result of a callback that ends the parsing.
+    int fail(int code, std::string why) {
+        status = code;
+        problem = std::move(why);
+        return 1;
+    }
+
+    int add_header_bytes(size_t length) {
+        header_bytes += length;
+        if (header_bytes <= limits.header_max) return 0;
+        return fail(431, cat("the headers have more than ", limits.header_max,
+                             " bytes (--max-headers)"));
+    }
+    int url(std::string_view part) {
+        target += part;
+        if (target.size() > limits.target_max) return fail(414, "the address is too long");
+        return add_header_bytes(part.size());
+    }
+    int field(std::string_view part) {
+        if (in_value || request.headers.empty()) {
+            if (request.headers.size() >= limits.headers_max) {
+                return fail(431, cat("more than ", limits.headers_max, " headers"));
+            }
+            request.headers.emplace_back();
+        }
+        in_value = false;
+        request.headers.back().first += lower_case(part);
+        return add_header_bytes(part.size());
+    }
+    int value(std::string_view part) {
+        in_value = true;
+        request.headers.back().second += part;
+        return add_header_bytes(part.size());
+    }
+    int headers_complete();
+    int body(std::string_view part) {
+        if (request.body.size() + part.size() > limits.body_max) return too_large();
+        request.body += part;
+        return 0;
+    }
+    int message_complete() {
+        complete = true;
+        http_parser_pause(&parser, 1);
+        return 0;
+    }
+    int too_large() {
+        return fail(413, cat("the body has more than ", limits.body_max, " bytes (--max-body)"));
+    }
+    void parser_failed();
+
+    const HttpLimits limits;
+    http_parser parser;
+    HttpRequest request;
+    std::string target, rest, problem;
+    uint64_t header_bytes = 0;
+    int status = 0;
+    bool in_value = false, begun = false, complete = false, expects_continue = false;
+};
+
+namespace {
+
+RequestReader::Impl& of(http_parser* parser) {
+    return *static_cast<RequestReader::Impl*>(parser->data);
+}
+
+http_parser_settings make_settings() {
+    http_parser_settings s;
+    http_parser_settings_init(&s);
+    s.on_url = [](http_parser* p, const char* at, size_t n) { return of(p).url({at, n}); };
+    s.on_header_field = [](http_parser* p, const char* at, size_t n) {
+        return of(p).field({at, n});
+    };
+    s.on_header_value = [](http_parser* p, const char* at, size_t n) {
+        return of(p).value({at, n});
+    };
+    s.on_headers_complete = [](http_parser* p) { return of(p).headers_complete(); };
+    s.on_body = [](http_parser* p, const char* at, size_t n) { return of(p).body({at, n}); };
+    s.on_message_complete = [](http_parser* p) { return of(p).message_complete(); };
+    return s;
+}
+
+}  // namespace
+
+// The parser takes a result of 1 for "no body follows" and of 2 for an upgrade: failures are other
+// numbers here.
+int RequestReader::Impl::headers_complete() {
+    constexpr int stop = 3;
+    request.method = http_method_str(static_cast<http_method>(parser.method));
+    request.path = target.substr(0, target.find('?'));
+    request.keep_alive = http_should_keep_alive(&parser) != 0;
+    request.chunks = parser.http_major == 1 && parser.http_minor >= 1;
+    const auto refuse = [&](int code, const char* why) {
+        fail(code, why);
+        return stop;
+    };
+    if (parser.http_major != 1) return refuse(505, "only HTTP/1.1 is spoken here");
+    if (!target.starts_with('/') && target != "*")
+        return refuse(400, "the address does not begin with a slash");
+    if (request.count("host") != 1) return refuse(400, "there must be one Host header");
+    for (const char* name : {"content-length", "transfer-encoding", "authorization", "x-api-key",
+                             "origin", "content-encoding"}) {
+        if (request.count(name) > 1) return refuse(400, "a header is given twice");
+    }
+    const std::string* coding = request.header("content-encoding");
+    if (coding && lower_case(*coding) != "identity")
+        return refuse(415, "compressed bodies are not accepted");
+    const bool sized = (parser.flags & F_CONTENTLENGTH) != 0;
+    if (sized && parser.content_length > limits.body_max) {
+        too_large();
+        return stop;
+    }
+    const std::string* expect = request.header("expect");
+    if (expect && lower_case(*expect) != "100-continue")
+        return refuse(417, "an unknown expectation");
+    expects_continue = expect != nullptr && request.chunks;
+    return 0;
+}
+
+void RequestReader::Impl::parser_failed() {
+    if (status != 0) return;
+    const http_errno number = HTTP_PARSER_ERRNO(&parser);
+    if (number == HPE_HEADER_OVERFLOW) {
+        fail(431, "the headers are too long");
+    } else {
+        fail(400, cat("not a valid HTTP request: ", http_errno_description(number)));
+    }
+}
+
+RequestReader::RequestReader(const HttpLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
+
+RequestReader::~RequestReader() = default;
+
+RequestReader::State RequestReader::feed(std::string_view bytes) {
+    static const http_parser_settings settings = make_settings();
+    Impl& r = *impl_;
+    if (r.status != 0) return State::failed;
+    if (r.complete) {
+        r.rest += bytes;
+        return State::complete;
+    }
+    std::string kept = std::move(r.rest);
+    r.rest.clear();
+    if (!kept.empty()) {
+        kept += bytes;
+        bytes = kept;
+    }
+    if (bytes.empty()) return State::reading;
+    r.begun = true;
+    const size_t taken = http_parser_execute(&r.parser, &settings, bytes.data(), bytes.size());
+    if (r.complete && r.status == 0) {
+        r.rest = bytes.substr(taken);
+        return State::complete;
+    }
+    if (HTTP_PARSER_ERRNO(&r.parser) == HPE_OK && r.status == 0) return State::reading;
+    r.parser_failed();
+    r.request.path = r.target.substr(0, r.target.find('?'));
+    return State::failed;
+}
+
+HttpRequest RequestReader::take() {
+    HttpRequest request = std::move(impl_->request);
+    impl_->restart();
+    return request;
+}
+
+bool RequestReader::begun() const {
+    return impl_->begun || !impl_->rest.empty();
+}
+bool RequestReader::take_expects_continue() {
+    return std::exchange(impl_->expects_continue, false);
+}
+const HttpRequest& RequestReader::so_far() const {
+    return impl_->request;
+}
+int RequestReader::status() const {
+    return impl_->status;
+}
+const std::string& RequestReader::problem() const {
+    return impl_->problem;
+}
+
+}  // namespace sluice
