@@ -9,11 +9,10 @@
 // the file that was used or written longest ago goes first, by its modification time. Only files
 // with such names are ever removed, and only folders that belong to this user are used.
 //
-// keys(), read(), use() and remove() are called by one thread, write() by one other. What goes wrong
-// with the folder is warned of once, and is otherwise as if a file were not there.
+// write() may be called by another thread than the rest. What goes wrong with the folder is warned
+// of once, and is otherwise as if a file were not there.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -33,8 +32,8 @@ class DiskSnapshots {
 
     std::vector<SnapshotKey> keys() const;
     // `accept` may refuse it before its contents are read. Errors as in read_snapshot_file().
-    Result<SnapshotBytes> read(SnapshotKey key,
-                               const std::function<Result<void>(const SnapshotHeader&)>& accept) const;
+    Result<SnapshotBytes> read(
+        SnapshotKey key, const std::function<Result<void>(const SnapshotHeader&)>& accept) const;
     // Marks it as used just now; false if there is none.
     bool use(SnapshotKey key) const;
     void remove(SnapshotKey key) const;

@@ -330,6 +330,7 @@ Result<void> check_identity(const SnapshotIdentity& made, const SnapshotIdentity
 Result<void> check_layout(const SnapshotHeader& header, std::span<const StatePart> parts) {
     const auto& sections = header.sections;
     bool same = sections.size() == parts.size() + 1 && sections[0].kind == StateKind::tokens &&
+                sections[0].layer == 0 &&
                 sections[0].bytes == static_cast<uint64_t>(header.position) * sizeof(int32_t);
     for (size_t i = 0; same && i < parts.size(); ++i) {
         const SnapshotSection& section = sections[i + 1];

@@ -36,7 +36,7 @@ struct ModelRun {
     std::unique_ptr<PromptCache> prompts;
 };
 
-// The same options with the prompt cache on, unless they say off: for a process that talks for long.
+// The same options with the prompt cache on, unless they say off.
 Options with_prompt_cache(Options options);
 
 // Loads the model, with a progress line on a terminal, and prepares a session that Ctrl-C stops.

@@ -3,14 +3,14 @@
 # device for several cache and chunk sizes, identical bits over restarts and budgets, the sanitizer, the speed of the kernels, and
 # the released model's shapes (decode with every expert in VRAM, prompts, peak memory with the budget of an 8 GB GPU).
 #   [GPU_CHECK_JOBS=8] gpu_check.sh BUILD_FOLDER [STAGE...]
-# BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu and make_checkpoint of a CUDA build. Stages:
-# tests golden bits sanitizer bench shapes; without any, all of them. `shapes` needs 45 GiB in /dev/shm and 43 GiB of VRAM.
+# BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu, make_checkpoint and snapshot_bits of a CUDA build.
+# Stages: tests golden bits snapshots sanitizer bench shapes; without any, all of them. `shapes` needs 45 GiB in /dev/shm and 43 GiB of VRAM.
 # Exit 0 if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:?a build folder}")
 shift
-stages=${*:-tests golden bits sanitizer bench shapes}
+stages=${*:-tests golden bits snapshots sanitizer bench shapes}
 sluice=$build/sluice
 models=tests/models
 golden=tests/golden
@@ -125,6 +125,32 @@ if has bits; then
     for share in off 50% auto; do
         check "hits equal those of the routes' replay, --cpu-experts $share" replayed $share
     done
+fi
+
+# Three questions, each to a new process that goes on from --session, and to one that reads everything again.
+resumed() {
+    local talk=$work/talk.$1 other=$work/other.$1 turns=() kept
+    shift
+    for question in "What is the capital of Australia?" "And of France?" "Tell me about rivers."; do
+        turns=("$sluice" $models/dsv41-tiny -p "$question" -n 60 --temp 1 --seed 5 --json "$@")
+        kept=$("${turns[@]}" --session "$talk" --prompt-cache "$talk.states" |
+            python3 -c 'import json, sys; print(json.load(sys.stdin)["usage"]["prompt_tokens_details"])') || return 1
+        "${turns[@]}" --session "$other" --prompt-cache off >/dev/null || return 1
+    done
+    cmp "$talk" "$other" && grep -q "'disk'" <<<"$kept" && echo "the same words, $kept"
+}
+
+if has snapshots; then
+    for model in dsv41-tiny dsv41-rand-a; do
+        mkdir -p "$work/states-$model"
+        check "snapshots on the device, checkpoints in a prompt, $model" \
+            "$build/snapshot_bits" $models/$model "$work/states-$model" cuda save
+        rows
+        check "snapshots restored in a new process, $model" \
+            "$build/snapshot_bits" $models/$model "$work/states-$model" cuda restore
+    done
+    check "a resumed --session equals one that never stopped" resumed plain
+    check "the same in thinking mode, chunks of 16" resumed thinking --reasoning on --chunk 16
 fi
 
 if has tests; then

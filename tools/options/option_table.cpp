@@ -244,9 +244,9 @@ constexpr OptionSpec table[] = {
      "Parallel reads per byte range of an expert (default: 2, or as measured)",
      integer<&ExpertTuning::parts, 1, 64>},
     {"--prompt-cache", "DIR[:SIZE]|on|off", advanced, samples, machine,
-     "Keep what was read of prompts in DIR, at most SIZE (default: 4GiB), so that no prompt is read "
-     "twice, also by later runs (on: ~/.cache/sluice/prompts; default: on in a chat and with "
-     "--session)",
+     "Keep what was read of prompts in DIR, at most SIZE (default: 4GiB), so that no prompt is "
+     "read twice, also by later runs (on: ~/.cache/sluice/prompts; default: on except for one "
+     "answer without --session)",
      prompt_cache},
     {"--index-keys", "own|reference", advanced, answer | comparing | record, machine,
      "reference: decode with the index keys of the official program, including its bug "
