@@ -26,7 +26,8 @@ const std::string bos(begin_token), eos(end_token);
 const std::string weather_tool =
     R"({"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}})";
 const std::string weather_line =
-    R"({"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}})";
+    R"({"name": "weather", "parameters": {"type": "object", "properties": )"
+    R"({"city": {"type": "string"}}}})";
 
 const PromptWording& tiny_wording() {
     static const PromptWording wording =
