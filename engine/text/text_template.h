@@ -14,8 +14,8 @@ namespace sluice {
 // Immutable; any thread.
 class TextTemplate {
  public:
-    // `name` is where the text comes from, for messages. unsupported, naming the field: conversions,
-    // formats, attributes, indices and numbered fields. corrupt: a single brace.
+    // `name` is where the text comes from, for messages. unsupported, naming the field: a
+    // conversion, format, attribute, index or number. corrupt: a single brace.
     static Result<TextTemplate> parse(std::string name, std::string_view text);
 
     struct Field {
