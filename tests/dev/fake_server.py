@@ -71,10 +71,25 @@ class FakeServer(http.server.ThreadingHTTPServer):
         self.page_path = page_path
         self.log, self.delay_s, self.needs_key, self.has_vram = [], 0.005, False, True
         self.layers, self.experts = 43, 384
-        self.busy_until = 0
+        self.busy_until, self.gone = 0, False
         self.started, self.tokens, self.running = time.time(), 0, None
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def experts_shown(self):
+        chance = random.Random(5)
+        places = "01223" if self.has_vram else "01111"
+
+        def digit(expert):
+            return places[chance.choice((1, 1, 1, 2, 4))] if chance.random() < 0.6 * math.exp(-((expert % 96) / 60)) else "0"
+        return {"layers": self.layers, "experts": self.experts,
+                "cached": ["".join(digit(e) for e in range(self.experts)) for _ in range(self.layers)]}
+
+    def go(self):
+        """From now on nothing answers."""
+        self.gone = True
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, request, client_address):
         pass  # clients that leave are part of the tests
@@ -85,6 +100,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+    def parse_request(self):
+        if self.server.gone:
+            raise ConnectionResetError
+        return super().parse_request()
 
     def send(self, status, body, kind="application/json", **headers):
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
@@ -113,7 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/live":
             return self.send(200, self.live())
         if self.path == "/live/experts":
-            return self.send(200, self.experts())
+            return self.send(200, self.server.experts_shown())
         if self.path == "/v1/models":
             return self.send(200, {"object": "list", "data": [{"id": "fake-model", "object": "model"}]})
         self.server.log.append({"path": self.path})
@@ -123,21 +143,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wave = math.sin(time.time() / 3)
         tiers = {"ram": {"hit_rate": 0.8, "used": 4100, "slots": 4400},
                  "vram": {"hit_rate": 0.31, "used": 380, "slots": 380} if self.server.has_vram else None}
+        known = self.server.tokens > 0
         return {"model": "deepseek-v4.1-flash", "device": "cuda:0", "context": 8192,
-                "tok_s": 2.4 + 0.3 * wave if self.server.tokens else 0, "limit_tok_s": 2.91, "binds": "drive",
-                "drives": [{"name": "/mnt/fast-nvme/models", "bytes": 812_345_678_901, "bytes_s": 8.1e9 + 7e8 * wave},
-                           {"name": "/mnt/second", "bytes": 402_345_678_901, "bytes_s": 4.0e9 - 5e8 * wave}],
+                "tok_s": 2.4 + 0.3 * wave if known else None, "limit_tok_s": 2.91 if known else None,
+                "binds": "drive" if known else None,
+                "drives": [{"bytes": 812_345_678_901, "bytes_s": 8.1e9 + 7e8 * wave},
+                           {"bytes": 402_345_678_901, "bytes_s": 4.0e9 - 5e8 * wave}],
                 "tiers": tiers, "queue": 2, "running": self.server.running,
-                "totals": {"requests": len(self.server.log), "prompt_tokens": 20111, "cached_tokens": 17001,
-                           "completion_tokens": self.server.tokens}}
-
-    def experts(self):
-        chance = random.Random(5)
-        def rows(share):
-            return ["".join("01"[chance.random() < share * math.exp(-((e % 96) / 60))] for e in range(self.server.experts))
-                    for _ in range(self.server.layers)]
-        return {"layers": self.server.layers, "experts": self.server.experts, "ram": rows(0.6),
-                "vram": rows(0.1) if self.server.has_vram else None}
+                "totals": {"answers": len(self.server.log), "prompt_tokens": 20111, "cached_tokens": 17001,
+                           "completion_tokens": self.server.tokens, "prompt_s": 12.5, "decode_s": 30.25}}
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
