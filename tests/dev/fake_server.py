@@ -3,13 +3,11 @@
 The last user message says what happens: see ANSWERS. Each token waits `delay_s`. `log` has what was
 asked and how it ended: {"path", "body", "ended": "done" or "gone"}.
 """
-import base64
-import hashlib
 import http.server
 import json
 import math
 import random
-import re
+import secrets
 import socket
 import threading
 import time
@@ -54,13 +52,13 @@ ANSWERS = {"markdown": MARKDOWN, "hostile": HOSTILE, "big": BIG}
 SHORT = "The capital of Australia is Canberra."
 
 
-def policy(page):
-    """The header that the server sends with the page."""
-    def sources(tag):
-        found = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)
-        return " ".join("'sha256-" + base64.b64encode(hashlib.sha256(t.encode()).digest()).decode() + "'" for t in found)
-    return (f"default-src 'none'; script-src {sources('script')}; style-src {sources('style')}; connect-src 'self'; "
-            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+def with_policy(page):
+    """The page with a nonce, and its Content-Security-Policy, as the server makes them."""
+    nonce = secrets.token_hex(16)
+    for tag in ("script", "style"):
+        page = page.replace(f"<{tag}>", f'<{tag} nonce="{nonce}">')
+    return page, (f"default-src 'none'; connect-src 'self'; img-src data:; script-src 'nonce-{nonce}'; "
+                  f"style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 
 class FakeServer(http.server.ThreadingHTTPServer):
@@ -126,8 +124,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/":
-            page = open(self.server.page_path, encoding="utf-8").read()
-            return self.send(200, page, "text/html; charset=utf-8", Content_Security_Policy=policy(page))
+            with open(self.server.page_path, encoding="utf-8") as f:
+                page, policy = with_policy(f.read())
+            return self.send(200, page, "text/html; charset=utf-8", Content_Security_Policy=policy)
         if not self.allowed():
             return None
         if self.path == "/live":
@@ -178,7 +177,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             entry["ended"] = "gone"
         finally:
-            self.server.running = None
+            if self.server.running is self.own:
+                self.server.running = None
         self.close_connection = True
 
     def event(self, data):
@@ -188,16 +188,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for at in range(0, len(text), size):
             self.event({"choices": [{"index": 0, "delta": {field: text[at:at + size]}, "finish_reason": None}]})
             self.server.tokens += 1
-            self.server.running["tokens"] += 1
+            self.own["tokens"] += 1
             time.sleep(self.server.delay_s)
 
     def answer(self, wanted):
-        self.server.running = {"prompt_done": 0.37, "tokens": 0}
+        self.own = self.server.running = {"prompt_done": 0.37, "tokens": 0}
         if "slow" in wanted:
             for line in (": queued, place 3", ": reading the prompt 37 %"):
                 self.wfile.write(f"{line}\n\n".encode())
                 time.sleep(0.7)
-        self.server.running["prompt_done"] = 1
+        self.own["prompt_done"] = 1
         self.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
         if "think" in wanted:
             self.tokens("reasoning_content", "The user asks for a capital. It is not Sydney.\nIt is Canberra. " * 8)
