@@ -225,7 +225,7 @@ def settings(tab, server):
     check("kept in the browser on request", tab.js("localStorage.getItem('sluice.messages')") is not None)
     tab.press("Settings")
     tab.js("document.querySelector('#settings [name=keep]').checked = false")
-    tab.js("document.querySelector('#settings [name=temperature]').value = '9'")
+    tab.js("document.querySelector('#settings [name=temperature]').value = '-1'")
     tab.press("Save")
     check("a value out of range is not taken", tab.js("byId('settings').open && settings.temperature") == "0.5")
     tab.key("Escape")
