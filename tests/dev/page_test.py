@@ -141,8 +141,10 @@ def hostile(tab, server):
     equal("right-to-left text", tab.js(f"getComputedStyle({arabic}).direction"), "rtl")
     check("lists do not nest without end", tab.js("log.querySelectorAll('ul ul ul ul ul ul ul ul ul').length") == 0)
     begin = time.monotonic()
-    tab.js("blocksOf('`'.repeat(50000)); inlineNodes('**a '.repeat(50000)); inlineNodes('`` ` '.repeat(50000)); "
-           "inlineNodes('*a **b '.repeat(30000)); blocksOf('> '.repeat(50000)); blocksOf('- '.repeat(50000)); blocksOf('| '.repeat(50000) + '\\n' + '|-'.repeat(50000) + 'x'); blocksOf(' '.repeat(50000) + '*' + ' '.repeat(50000) + 'x'); 0")
+    lines = ["'`'.repeat(n)", "'**a '.repeat(n)", "'`` ` '.repeat(n)", "'*a **b '.repeat(n)", "'> '.repeat(n)", "'- '.repeat(n) + 'x'",
+             "'x|y\\n' + ' '.repeat(n) + 'x|'", "'| '.repeat(n) + '\\n' + '|-'.repeat(n) + 'x'", "'```' + ' '.repeat(n) + '`x'",
+             "'~'.repeat(n) + '`'", "' '.repeat(n) + '*' + ' '.repeat(n) + 'x'", "'#'.repeat(n)", "'1'.repeat(n)"]
+    tab.js(f"for (const n of [60000]) for (const t of [{', '.join(lines)}]) {{ blocksOf(t); inlineNodes(t); visible(t); }}")
     check("no text takes long", time.monotonic() - begin < 3, f"{time.monotonic() - begin:.1f} s")
     begin = time.monotonic()
     tab.ask("big")
@@ -268,6 +270,7 @@ def key(tab, server):
     server.needs_key = True
     tab.open(server.url)
     tab.until("byId('state').textContent === 'needs a key'")
+    check("without it nothing is measured", tab.js("byId('readings').hidden"))
     tab.press("Enter the key")
     tab.type("wrong")
     tab.key("Enter")
@@ -418,7 +421,9 @@ def with_real(program, model, folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen([program, "serve", model, "--port", str(port), "--device", "cpu"], stderr=subprocess.PIPE)
+    # A slow drive and a small cache: prompts take long enough to be stopped.
+    server = subprocess.Popen([program, "serve", model, "--port", str(port), "--device", "cpu", "--io", "paced:10MB", "--cache-slots", "60"],
+                              stderr=subprocess.DEVNULL)
     tab = Tab()
     try:
         end = time.monotonic() + 60
@@ -435,8 +440,20 @@ def with_real(program, model, folder):
         tab.js("settings.thinking = 'high'; settings.max_tokens = '30'")
         tab.ask("Why?")
         check("thinking is shown or an answer is", tab.js("messages.at(-1).content.length + messages.at(-1).reasoning.length") > 0)
-        tab.js("settings.thinking = ''; settings.max_tokens = ''; settings.temperature = '2'")
         equal("no error", tab.problem(), "")
+        tab.js("settings.thinking = ''; settings.max_tokens = ''")
+        tab.ask("A long story. " * 200, wait=False)
+        tab.until("byId('work').textContent.startsWith('Reading a prompt')")
+        tab.key("Escape")
+        stopped = time.monotonic()
+        tab.until("byId('work').textContent.startsWith('Idle')", 30)
+        check("Esc stops the reading of a prompt", time.monotonic() - stopped < 3, f"{time.monotonic() - stopped:.1f} s")
+        equal("and keeps the message", tab.js("messages.at(-1).content.length"), len("A long story. " * 200) - 1)
+        tab.press("Edit")
+        tab.js("setPrompt('What is the capital of Australia?')")
+        tab.press("Send again")
+        tab.until("!running", 60)
+        check("which can be changed and sent again", tab.js("messages.at(-1).content.length") > 0, tab.problem())
         if folder:
             for theme in ("light", "dark"):
                 tab.media(prefers_color_scheme=theme)
