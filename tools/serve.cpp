@@ -119,6 +119,7 @@ ServedModel served_model(const ModelRun& run, const Options& options) {
 
 // Answers until a signal asks to end.
 void answer_requests(ModelRun& run, RequestQueue& queue, Monitor& monitor) {
+    monitor.begin(*run.session);
     SessionSource source(*run.session);
     AnswerLoop loop(queue, source, run.engine->tokenizer(), run.facts.end_tokens,
                     watched_by(monitor, *run.session));
@@ -141,6 +142,7 @@ int run_serve(const Options& options, const Terminal& terminal) {
                     monitor);
     std::unique_ptr<HttpServer> server =
         HttpServer::start(std::move(*listener), http_options(options.serve), service);
+    service.served_by(*server);
     SignalWatch watch(service, queue);
     auto run = load_model(options, terminal, options.verbose, [&](uint64_t done, uint64_t all) {
         service.loading(all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 0);

@@ -144,12 +144,14 @@ void AnswerEndpoint::handle(const ServedModel& model, Exchange& exchange, Handle
                            &dialect_);
     }
     const auto writer = dialect_.writer(
-        *request, {draw_seed(), std::time(nullptr), model.name, &model.run->engine->tokenizer()});
+        *request, {draw_seed(), std::time(nullptr), model.name, &model.run->engine->tokenizer(),
+                   prepared->ids.size()});
     const auto job =
         std::make_shared<AnswerJob>(handled.client, std::move(*prepared), request->stream);
     if (!push(exchange, job)) return;
     const bool whole = follow(exchange, *job, *writer);
     queue_.leave(job);
+    handled.left = !whole;
     if (!whole || !job->result()) return;
     const Answer& answer = *job->result();
     handled.answered = true;

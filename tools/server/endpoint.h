@@ -13,6 +13,7 @@ namespace sluice {
 // What is known of a request besides its reply: for the endpoint, then for the log.
 struct Handled {
     std::string client;  // whose share of the queue it is
+    bool left = false;  // the client went away before it had the whole reply
     bool answered = false;
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of an answer
     std::string ignored;  // fields of the request that change nothing
@@ -22,14 +23,11 @@ struct Endpoint {
     const char* method;
     std::string path;  // with a slash at its end: all that begins so
     bool needs_key, needs_model;
-    const Dialect* dialect;  // how errors are written; null: as error_json() does
+    const Dialect* dialect;  // how errors are written; null: as OpenAI does
     std::function<void(Exchange&, Handled&)> handle;
 };
 
-// {"error": {"message", "type", "code"}}, as OpenAI writes it.
-std::string error_json(int status, std::string_view message);
-
-// Replies with an error in the form of `dialect` (may be null).
+// Replies with an error in the form of `dialect`; null: in OpenAI's.
 void reply_error(Exchange& exchange, int status, std::string_view message, const Dialect* dialect);
 
 }  // namespace sluice

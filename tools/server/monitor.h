@@ -33,7 +33,7 @@ struct Note {
 class Monitor {
  public:
     // Engine thread. `session` is the one that answers.
-    void begin(Session& session);
+    void begin(Session& session);     // a request; also call it once before the first one
     void progress(Session& session);  // the prompt is being read
     void token(Session& session);
     // Adds the answer up, and clears the session's statistics.

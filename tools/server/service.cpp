@@ -92,7 +92,8 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
         e.reply({200, model_json(model())});
     });
     add("GET", "/metrics", true, false, [this](Exchange& e, Handled&) {
-        e.reply({200, metrics_text(monitor_, queue_, connections_ ? connections_() : 0),
+        const HttpServer* server = server_;
+        e.reply({200, metrics_text(monitor_, queue_, server ? server->connections() : 0),
                  "text/plain; version=0.0.4; charset=utf-8"});
     });
     add("GET", "/live", true, true, [=, this](Exchange& e, Handled&) {
@@ -118,12 +119,13 @@ void Service::loaded(const ServedModel& model) {
 void Service::stopping() {
     stopping_ = true;
 }
-void Service::set_connections(std::function<size_t()> connections) {
-    connections_ = std::move(connections);
+void Service::served_by(const HttpServer& server) {
+    server_ = &server;
 }
 
 const Endpoint* Service::find(const HttpRequest& request, bool& other) const {
-    const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+    const bool head = request.method == "HEAD";
+    const std::string_view method = head ? std::string_view("GET") : request.method;
     for (const Endpoint& one : endpoints_) {
         if (!is_at(one, request.path)) continue;
         other = method != one.method;
@@ -218,7 +220,8 @@ void Service::refuse(Exchange& exchange, int status, const std::string& problem)
 }
 
 void Service::note_reply(const Exchange& exchange, const Handled& handled, double seconds) {
-    const int status = exchange.status() != 0 ? exchange.status() : client_left;
+    const int status =
+        handled.left || exchange.status() == 0 ? client_left : exchange.status();
     bool other = false;
     const Endpoint* endpoint = find(exchange.request(), other);
     monitor_.count_reply(endpoint ? endpoint->path : "other", status);

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +33,7 @@ class Service : public HttpHandler {
     void loading(double done);              // 0..1
     void loaded(const ServedModel& model);  // outlives the service
     void stopping();                        // what comes from now on is refused with 503
-    void set_connections(std::function<size_t()> connections);  // before the first request
+    void served_by(const HttpServer& server);  // whose connections /metrics counts
 
     void handle(Exchange& exchange) override;
     void refuse(Exchange& exchange, int status, const std::string& problem) override;
@@ -55,7 +53,7 @@ class Service : public HttpHandler {
     RequestQueue& queue_;
     Monitor& monitor_;
     std::vector<Endpoint> endpoints_;
-    std::function<size_t()> connections_;
+    std::atomic<const HttpServer*> server_{nullptr};
     std::atomic<const ServedModel*> model_{nullptr};
     std::atomic<double> load_done_{0};
     std::atomic<bool> stopping_{false};
