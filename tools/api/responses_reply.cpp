@@ -19,8 +19,8 @@ class ResponsesWriter final : public ReplyWriter {
 
     std::string begin() override {
         const std::string response = response_object(request_, facts_, {}, nullptr, nullptr);
-        return response_event("response.created", response) +
-               response_event("response.in_progress", response);
+        const std::string created = response_event("response.created", response);
+        return created + response_event("response.in_progress", response);
     }
 
     std::string piece(const AnswerStream::Piece& piece) override {
