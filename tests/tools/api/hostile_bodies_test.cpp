@@ -1,6 +1,10 @@
 // Bodies that no client would send: parsing refuses them in one clean line, or makes a request that
 // every writer can answer.
+#include <fstream>
+#include <iterator>
+
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/support/random.h"
 #include "tests/tools/api/api_scene.h"
 
@@ -9,21 +13,17 @@ using namespace sluice::test;
 
 namespace {
 
-const std::vector<std::string> seeds{
-    R"({"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"}]},)"
-    R"({"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},)"
-    R"({"role":"tool","tool_call_id":"c","content":"r"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],)"
-    R"("tool_choice":{"type":"function","function":{"name":"f"}},"temperature":0.5,"max_tokens":3,"stop":["a"],"logprobs":true,"top_logprobs":2,)"
-    R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"a":[1,2.5,null]}}},"reasoning_effort":"high"})",
-    R"({"prompt":[1,2,3],"logprobs":2,"logit_bias":{"5":0},"n":1,"echo":false,"seed":-4,"stop":"x"})",
-    R"({"input":[{"role":"user","content":"q"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},)"
-    R"({"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"r"}]},{"type":"reasoning","summary":[]},)"
-    R"({"role":"user","content":[{"type":"input_text","text":"x"}]}],"instructions":"i","reasoning":{"effort":"low"},)"
-    R"("text":{"format":{"type":"json_object"}},"tools":[{"type":"function","name":"f","parameters":{}}],"include":["message.output_text.logprobs"]})",
-    R"({"max_tokens":9,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"text","text":"q"}]},)"
-    R"({"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"i","name":"f","input":{"a":1}}]},)"
-    R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":"r"}]}],"tools":[{"name":"f","input_schema":{}}],)"
-    R"("tool_choice":{"type":"any"},"thinking":{"type":"enabled","budget_tokens":1024},"stop_sequences":["x"]})"};
+// The fuzzer's first inputs: one body for each API, in the order of the routes, with most fields.
+std::vector<std::string> good_bodies() {
+    std::vector<std::string> out;
+    for (const char* name : {"chat", "completions", "responses", "messages"}) {
+        const std::string path = cat(models_folder, "/../fuzz/http_body/", name, ".json");
+        std::ifstream file(path);
+        out.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        REQUIRE_MESSAGE(!out.back().empty(), path);
+    }
+    return out;
+}
 
 // A value of another type, another name or another structure in the place of some token.
 std::string mutated(std::string body, Random& random) {
@@ -84,7 +84,12 @@ Answer answer() {
 }  // namespace
 
 TEST_CASE("mutated bodies are refused cleanly or can be answered") {
+    const auto seeds = good_bodies();
     Random random(2024);
+    for (size_t i = 0; i < seeds.size(); ++i) {
+        const auto request = api_routes()[i].dialect->parse(seeds[i], defaults());
+        CHECK_MESSAGE(request, (request ? "" : request.error().message));
+    }
     uint64_t accepted = 0, refused = 0;
     for (int i = 0; i < 100000; ++i) {
         const size_t seed = static_cast<size_t>(random.below(4));

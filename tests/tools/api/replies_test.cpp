@@ -16,8 +16,8 @@ std::string filled(std::string text, std::string_view id, std::string_view objec
             R"("system_fingerprint":"sluice-)", build_version(), "-", build_commit(), '"');
     const std::string times =
         R"("timings":{"cache_n":12,"prompt_n":8,"prompt_ms":500,"prompt_per_token_ms":62.5,)"
-        R"("prompt_per_second":16,"predicted_n":8,"predicted_ms":2000,"predicted_per_token_ms":250,)"
-        R"("predicted_per_second":4})";
+        R"("prompt_per_second":16,"predicted_n":8,"predicted_ms":2000,)"
+        R"("predicted_per_token_ms":250,"predicted_per_second":4})";
     for (const auto& [mark, full] : {std::pair("OPENAI", openai), std::pair("TIMES", times)}) {
         const std::string_view name = mark;
         for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
