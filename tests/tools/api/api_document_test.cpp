@@ -1,6 +1,8 @@
 // tools/API.md says of every field what the code does with it.
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "tests/support/paths.h"
@@ -54,7 +56,36 @@ void check_fields(std::string_view path, const std::map<std::string, std::string
     }
 }
 
+// Names of fields in the tables of the code: {"name", Use::used, ...
+std::set<std::string> in_code() {
+    std::set<std::string> out;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(cat(models_folder, "/../../tools/api"))) {
+        std::ifstream file(entry.path());
+        std::string line;
+        while (std::getline(file, line)) {
+            const size_t begin = line.find("{\""), end = line.find("\", Use::");
+            if (begin == std::string::npos || end == std::string::npos) continue;
+            out.insert(line.substr(begin + 2, end - begin - 2));
+        }
+    }
+    return out;
+}
+
 }  // namespace
+
+TEST_CASE("no field of the code's tables is missing in the document") {
+    std::set<std::string> mentioned;
+    for (const auto& [section, fields] : documented()) {
+        for (const auto& [field, use] : fields) mentioned.insert(field);
+    }
+    const auto fields = in_code();
+    CHECK(fields.size() > 60);
+    for (const std::string& field : fields) {
+        CAPTURE(field);
+        CHECK(mentioned.contains(field));
+    }
+}
 
 TEST_CASE("the document's tables say what becomes of each field") {
     auto sections = documented();
