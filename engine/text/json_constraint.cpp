@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "io/format.h"
 
 namespace sluice {
 
@@ -16,26 +15,7 @@ namespace {
 constexpr size_t no_limit = std::numeric_limits<size_t>::max();
 constexpr uint32_t wrong = ByteTrie::none - 1;  // instead of a node: no key may begin so
 
-// The bytes that valid JSON texts consist of, but for control characters, which are never needed.
-bool is_needed(int byte) {
-    return (byte >= 0x20 && byte <= 0xbf) || (byte >= 0xc2 && byte <= 0xf4);
-}
-
 }  // namespace
-
-Result<std::unique_ptr<JsonConstraint>> JsonConstraint::create(
-    const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
-    std::shared_ptr<const JsonGrammar> grammar) {
-    for (int byte = 0; byte < 256; ++byte) {
-        if (is_needed(byte) && !tokenizer.index().has_byte(static_cast<uint8_t>(byte)))
-            return fail(Code::unsupported,
-                        formatted("answers in JSON need a tokenizer with a token for each byte; "
-                                  "this one lacks byte 0x{:02x}",
-                                  byte));
-    }
-    return std::unique_ptr<JsonConstraint>(
-        new JsonConstraint(tokenizer, end_tokens, std::move(grammar)));
-}
 
 JsonConstraint::JsonConstraint(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                                std::shared_ptr<const JsonGrammar> grammar)

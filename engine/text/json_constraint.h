@@ -14,17 +14,15 @@
 #include "engine/text/token_constraint.h"
 #include "engine/text/token_index.h"
 #include "engine/text/tokenizer.h"
-#include "io/error.h"
 
 namespace sluice {
 
 class JsonConstraint : public TokenConstraint {
  public:
-    // `tokenizer` must outlive it. The first call for a tokenizer builds its index. unsupported: a
-    // tokenizer that lacks a token for some byte, which could leave the grammar without a way on.
-    static Result<std::unique_ptr<JsonConstraint>> create(
-        const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
-        std::shared_ptr<const JsonGrammar> grammar);
+    // `tokenizer` must outlive it. The first one for a tokenizer builds its index. A tokenizer has
+    // a token for each byte, so there is always a way on.
+    JsonConstraint(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
+                   std::shared_ptr<const JsonGrammar> grammar);
 
     bool limits() const override { return true; }
     void allowed(TokenMask& mask) override;
@@ -32,8 +30,6 @@ class JsonConstraint : public TokenConstraint {
     bool complete() const override { return ended_ || automaton_.must_end(); }
 
  private:
-    JsonConstraint(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
-                   std::shared_ptr<const JsonGrammar> grammar);
     void add_all(TokenMask& mask, const json::Config& from);
     void add_in_string(TokenMask& mask, const json::Config& from);
     void add_in_other_key(TokenMask& mask, const json::Config& from);

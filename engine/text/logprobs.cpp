@@ -29,9 +29,9 @@ TokenLogprobs log_probabilities(std::span<const float> logits, int32_t chosen, i
     const double top = *std::max_element(logits.begin(), logits.end());
     double sum = 0;
     for (float logit : logits) sum += std::exp(logit - top);
-    const double all = top + std::log(sum);
+    const double all = std::log(sum);
     const auto of = [&](int32_t id) {
-        return TokenLogprob{id, logits[static_cast<size_t>(id)] - all};
+        return TokenLogprob{id, (logits[static_cast<size_t>(id)] - top) - all};
     };
     TokenLogprobs out{of(chosen), {}};
     for (int32_t id : greatest(logits, static_cast<size_t>(best))) out.best.push_back(of(id));

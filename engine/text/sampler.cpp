@@ -185,7 +185,7 @@ int32_t Sampler::best(const TokenMask* allowed) const {
     return out;
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits, const SamplerContext& context) {
+Result<int32_t> Sampler::choose(std::span<const float> logits, const SamplerContext& context) {
     if (auto scored = score(logits, context); !scored)
         return tl::unexpected(std::move(scored).error());
     const double random = draw();  // one per step, used or not

@@ -34,10 +34,10 @@ struct SamplerOptions {
 inline constexpr size_t logit_bias_max = 1024;  // entries
 // usage, naming the field, for values out of range: temperature >= 0, top_k >= 0, top_p (0, 1],
 // min_p [0, 1), repetition_penalty > 0, the other penalties -2 to 2, biases -100 to 100; NaN and
-// infinity are refused. sample() refuses a top_k above the vocabulary size and a bias outside it.
+// infinity are refused. choose() refuses a top_k above the vocabulary size and a bias outside it.
 Result<void> check(const SamplerOptions& options);
 
-// What sample() needs to know of an answer.
+// What choose() needs to know of an answer.
 struct SamplerContext {
     std::span<const int32_t> tokens;    // the prompt and the answer so far
     size_t prompt = 0;                  // how many of them are the prompt
@@ -52,10 +52,10 @@ class Sampler {
     explicit Sampler(const SamplerOptions& options);  // requires check(options)
     // numerical, naming position and token id: a logit that is not finite. usage: a mask that
     // allows none of the logits' ids.
-    Result<int32_t> sample(std::span<const float> logits, const SamplerContext& context);
+    Result<int32_t> choose(std::span<const float> logits, const SamplerContext& context);
     // `recent`: the tokens so far, all of the prompt.
     Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> recent) {
-        return sample(logits, SamplerContext{recent, recent.size()});
+        return choose(logits, {recent, recent.size()});
     }
 
  private:

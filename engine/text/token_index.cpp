@@ -7,10 +7,7 @@ namespace sluice {
 TokenIndex::TokenIndex(size_t size, const std::vector<TokenTrie::Entry>& entries)
     : size_(size), all_(entries), inside_(size) {
     std::vector<TokenTrie::Entry> closing;
-    for (const TokenTrie::Entry& entry : entries) {
-        if (entry.bytes.size() == 1) single_.set(static_cast<uint8_t>(entry.bytes[0]));
-        add_to_string(entry, closing);
-    }
+    for (const TokenTrie::Entry& entry : entries) add_to_string(entry, closing);
     closing_ = TokenTrie(std::move(closing));
 }
 
@@ -34,7 +31,7 @@ void TokenIndex::add_to_string(const TokenTrie::Entry& entry,
 }
 
 void TokenIndex::add_inside(TokenMask& mask, size_t characters) const {
-    if (characters + 1 >= inside_by_characters_.size()) return mask.add(inside_);
+    if (characters >= inside_by_characters_.size()) return mask.add(inside_);
     for (size_t i = 0; i <= characters; ++i) {
         for (int32_t id : inside_by_characters_[i]) mask.add(id);
     }

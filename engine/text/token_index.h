@@ -3,7 +3,6 @@
 // Immutable; any thread. Tokenizer::index() makes it at its first call (0.1 s for 129,000 tokens).
 #pragma once
 
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,7 +20,6 @@ class TokenIndex {
 
     size_t size() const { return size_; }
     const TokenTrie& all() const { return all_; }
-    bool has_byte(uint8_t byte) const { return single_[byte]; }  // as a token of its own
 
     // Adds the tokens that, between two characters of a JSON string, stay inside the string and
     // begin at most `characters` characters.
@@ -36,7 +34,6 @@ class TokenIndex {
     TokenTrie all_, closing_;
     TokenMask inside_;
     std::vector<std::vector<int32_t>> inside_by_characters_;
-    std::bitset<256> single_;
 };
 
 }  // namespace sluice
