@@ -136,6 +136,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
         status.show(cat("loading ", size_text(done), " of ", size_text(all)));
     };
     EngineOptions wanted = options.engine;
+    wanted.warm_start = options.keeps_warm();
     wanted.measuring = measuring_notice(options, terminal, status);
     auto engine = Engine::load(wanted, progress, cancel_flag());
     status.erase();
