@@ -1,5 +1,6 @@
 #include "engine/text/token_constraint.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sluice {
@@ -32,6 +33,33 @@ void ForcedPrefix::accept(int32_t token) {
 
 bool ForcedPrefix::complete() const {
     return !in_prefix() && then_ && then_->complete();
+}
+
+bool EitherConstraint::limits() const {
+    return std::all_of(open_.begin(), open_.end(), [](const auto& each) { return each->limits(); });
+}
+
+void EitherConstraint::allowed(TokenMask& mask) {
+    open_.front()->allowed(mask);
+    for (size_t i = 1; i < open_.size(); ++i) {
+        open_[i]->allowed(one_);
+        mask.add(one_);
+    }
+}
+
+void EitherConstraint::accept(int32_t token) {
+    const auto forbids = [&](const auto& each) {
+        if (!each->limits()) return false;
+        each->allowed(one_);
+        return !one_.has(token);
+    };
+    if (open_.size() > 1) std::erase_if(open_, forbids);
+    for (const auto& each : open_) each->accept(token);
+}
+
+bool EitherConstraint::complete() const {
+    return std::all_of(open_.begin(), open_.end(),
+                       [](const auto& each) { return each->complete(); });
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/text/token_mask.h"
@@ -44,6 +45,22 @@ class ForcedPrefix : public TokenConstraint {
     std::vector<int32_t> ids_;
     size_t at_ = 0;
     std::unique_ptr<TokenConstraint> then_;
+};
+
+// The answer is under one of several constraints: those that allowed all of its tokens so far.
+class EitherConstraint : public TokenConstraint {
+ public:
+    // Requires at least one. `vocabulary`: the size of the masks.
+    EitherConstraint(std::vector<std::unique_ptr<TokenConstraint>> constraints, size_t vocabulary)
+        : open_(std::move(constraints)), one_(vocabulary) {}
+    bool limits() const override;
+    void allowed(TokenMask& mask) override;
+    void accept(int32_t token) override;
+    bool complete() const override;
+
+ private:
+    std::vector<std::unique_ptr<TokenConstraint>> open_;
+    TokenMask one_;
 };
 
 }  // namespace sluice

@@ -47,6 +47,7 @@ class AnswerStream {
 
     bool ended() const { return ended_; }
     Finish ended_by() const { return finish_; }  // stop or loop; meaningful once ended()
+    bool in_reasoning() const { return parser_.in_reasoning(); }
     bool unclosed() const { return parser_.unclosed(); }
     uint64_t tokens() const { return tokens_; }
     uint64_t reasoning_tokens() const { return reasoning_tokens_; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/text/json_grammar.h"
 #include "engine/text/prompt.h"
 #include "engine/text/sampler.h"
 #include "io/error.h"
@@ -25,6 +26,7 @@ struct ModelRun {
     SamplerOptions sampler;
     StreamOptions stream;
     PromptOptions prompt;
+    std::shared_ptr<const JsonGrammar> grammar;  // of --format, for every answer; null: none
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;

@@ -33,6 +33,8 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     if (auto stops = StopMatcher::create(request.stop); !stops) {
         return tl::unexpected(stops.error());
     }
+    auto grammar = answer_grammar(request.format, request.schema);
+    if (!grammar) return tl::unexpected(grammar.error());
     auto ids = prompt_ids(*run.engine, request);
     if (!ids) return tl::unexpected(ids.error());
     if (auto room = check_room(ids->size(), request.predict, run.facts.context); !room) {
@@ -47,6 +49,8 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     options.predict = request.predict;
     options.context = run.facts.context;
     options.top_logprobs = request.top_logprobs;
+    options.constraint =
+        answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, std::move(*grammar));
     return PreparedRequest{std::move(*ids), std::move(options)};
 }
 

@@ -219,6 +219,37 @@ TEST_CASE("json constraint: sampling under it repeats with the seed") {
     CHECK(Json::parse(text(3)));
 }
 
+TEST_CASE("either constraint: what several allow together until they part") {
+    const Tokenizer& tokenizer = test::tiny_tokenizer();
+    const auto size = static_cast<size_t>(tokenizer.size());
+    const int32_t brace = tokenizer.encode("{").front(), letter = tokenizer.encode("a").front();
+    const auto make = [&] {
+        std::vector<std::unique_ptr<TokenConstraint>> both;
+        both.push_back(constraint(tokenizer, any_object_grammar()));
+        both.push_back(std::make_unique<ForcedPrefix>(std::vector<int32_t>{letter, brace}));
+        return EitherConstraint(std::move(both), size);
+    };
+    TokenMask mask(size);
+    EitherConstraint object = make();
+    object.allowed(mask);
+    CHECK(mask.has(brace));
+    CHECK(mask.has(letter));
+    CHECK(!mask.has(tokenizer.encode("b").front()));
+    object.accept(brace);
+    object.allowed(mask);
+    CHECK(!mask.has(letter));
+    CHECK(!object.complete());
+    object.accept(tokenizer.encode("}").front());
+    CHECK(object.complete());
+    EitherConstraint prefix = make();
+    prefix.accept(letter);
+    prefix.allowed(mask);
+    CHECK(mask.count() == 1);
+    prefix.accept(brace);
+    CHECK(!prefix.limits());
+    CHECK(!prefix.complete());
+}
+
 TEST_CASE("forced prefix: its ids and then anything, or another constraint") {
     TokenMask mask(300);
     ForcedPrefix free_after({7, 299});
