@@ -79,8 +79,8 @@ class JsonAutomaton {
     // False, and nothing changes, unless the text may go on with these bytes. The bytes of one call
     // are one token: alternatives that are given up can differ if they come in several calls.
     bool accept(std::string_view bytes);
-    bool can_end() const;    // the text is complete
-    bool must_end() const;   // and cannot go on
+    bool can_end() const;   // the text is complete
+    bool must_end() const;  // and cannot go on
     const JsonGrammar& grammar() const { return *grammar_; }
 
     // For those who try many continuations. step() adds frames; cut them when the configs that it

@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-
 namespace sluice {
 
 using namespace json;
@@ -51,8 +50,7 @@ void JsonConstraint::allowed(TokenMask& mask) {
 }
 
 void JsonConstraint::accept(int32_t token) {
-    const bool ends =
-        std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
+    const bool ends = std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
     if (ends && automaton_.can_end()) {
         ended_ = true;
         return;

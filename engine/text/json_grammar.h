@@ -48,8 +48,8 @@ struct String {
     uint32_t min = 0, max = unlimited;  // characters
 };
 struct Number {
-    bool integer = false;   // no point, no exponent
-    bool negative = true;   // may begin with "-"
+    bool integer = false;    // no point, no exponent
+    bool negative = true;    // may begin with "-"
     bool zero_first = true;  // may begin with "0"
 };
 struct Property {
@@ -73,7 +73,7 @@ struct Array {
 using Shape = std::variant<Literals, String, Number, Object, Array>;
 
 struct Value {
-    std::vector<ShapeId> shapes;  // different ones
+    std::vector<ShapeId> shapes;   // different ones
     uint32_t height = impossible;  // of the lowest text: 0 a scalar, 1 "[]"
 };
 

@@ -135,9 +135,9 @@ Result<void> Sampler::penalise_repetition(std::span<const float> logits,
 Result<void> Sampler::shift(const SamplerContext& context) {
     const size_t size = scores_.size();
     if (options_.presence_penalty != 0 || options_.frequency_penalty != 0) {
-        std::vector<int32_t> ids(context.tokens.begin() +
-                                     static_cast<std::ptrdiff_t>(context.prompt),
-                                 context.tokens.end());
+        std::vector<int32_t> ids(
+            context.tokens.begin() + static_cast<std::ptrdiff_t>(context.prompt),
+            context.tokens.end());
         std::sort(ids.begin(), ids.end());
         for (size_t i = 0; i < ids.size(); ++i) {
             if (!in_vocabulary(ids[i], size)) return outside_vocabulary(ids[i], size);

@@ -39,14 +39,15 @@ Result<void> check(const SamplerOptions& options);
 
 // What choose() needs to know of an answer.
 struct SamplerContext {
-    std::span<const int32_t> tokens;    // the prompt and the answer so far
-    size_t prompt = 0;                  // how many of them are the prompt
+    std::span<const int32_t> tokens;     // the prompt and the answer so far
+    size_t prompt = 0;                   // how many of them are the prompt
     const TokenMask* allowed = nullptr;  // the other ids have no probability
 };
 
-// Applies the penalties, the biases, the mask, temperature, top_k, top_p and min_p (relative to the best token's probability),
-// in this order; ties go to the lower id. Each call takes one random number, so step n of a seed
-// draws the same number whatever came before. Allocates in the first call only.
+// Applies the penalties (repetition first), the biases, the mask, temperature, top_k, top_p and
+// min_p (relative to the best token's probability), in this order; ties go to the lower id. Each
+// call takes one random number, so step n of a seed draws the same number whatever came before.
+// Allocates in the first call only, unless presence or frequency are penalised.
 class Sampler {
  public:
     explicit Sampler(const SamplerOptions& options);  // requires check(options)

@@ -17,14 +17,25 @@ constexpr size_t path_bytes_max = 300;  // of a schema's path, for messages
 
 using Names = std::span<const std::string_view>;
 constexpr std::string_view annotations[] = {
-    "title",    "description", "default", "examples", "deprecated",       "readOnly",
-    "writeOnly", "$schema",    "$id",     "$comment", "contentEncoding", "contentMediaType",
-    "format",   "$defs",       "definitions"};
+    "title",           "description",      "default", "examples", "deprecated",
+    "readOnly",        "writeOnly",        "$schema", "$id",      "$comment",
+    "contentEncoding", "contentMediaType", "format",  "$defs",    "definitions"};
 constexpr std::string_view deciding[] = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const"};
-constexpr std::string_view ordinary[] = {
-    "type",      "properties", "required",         "additionalProperties", "items",
-    "prefixItems", "minItems", "maxItems",         "uniqueItems",          "minLength",
-    "maxLength", "minimum",    "exclusiveMinimum", "maximum",              "exclusiveMaximum"};
+constexpr std::string_view ordinary[] = {"type",
+                                         "properties",
+                                         "required",
+                                         "additionalProperties",
+                                         "items",
+                                         "prefixItems",
+                                         "minItems",
+                                         "maxItems",
+                                         "uniqueItems",
+                                         "minLength",
+                                         "maxLength",
+                                         "minimum",
+                                         "exclusiveMinimum",
+                                         "maximum",
+                                         "exclusiveMaximum"};
 
 bool is_in(Names names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -99,8 +110,7 @@ std::string SchemaCompiler::check_keywords(const Json& schema) {
     for (const std::string& key : schema.keys()) {
         if (is_in(annotations, key) || key.starts_with("x-")) continue;
         if (is_in(deciding, key)) {
-            if (!decides.empty())
-                unsupported(schema, key, cat(" beside \"", decides, '"'));
+            if (!decides.empty()) unsupported(schema, key, cat(" beside \"", decides, '"'));
             decides = key;
         } else if (is_in(ordinary, key)) {
             if (key != "type" || other.empty()) other = key;
@@ -130,7 +140,8 @@ void SchemaCompiler::reference(ValueId id, const Json& ref) {
         open_.emplace_back(value, target);
         return draft_.may_be_as(id, value);
     }
-    refuse(ref, cat('"', printable(*text), "\" is not \"#\", \"#/$defs/NAME\" or "
+    refuse(ref, cat('"', printable(*text),
+                    "\" is not \"#\", \"#/$defs/NAME\" or "
                     "\"#/definitions/NAME\" of this schema"));
 }
 
@@ -163,8 +174,7 @@ void SchemaCompiler::constants(ValueId id, const Json& schema) {
         const auto is_wanted = [&](const std::string& name) {
             return name == type || (name == "number" && type == "integer");
         };
-        const bool fits =
-            wanted.empty() || std::any_of(wanted.begin(), wanted.end(), is_wanted);
+        const bool fits = wanted.empty() || std::any_of(wanted.begin(), wanted.end(), is_wanted);
         if (fits) texts.push_back(*text);
     }
     if (!error_ && !texts.empty()) draft_.may_be(id, draft_.add_literals(std::move(texts)));

@@ -55,8 +55,8 @@ class SchemaCompiler {
 
     Json root_;
     SchemaDraft draft_;
-    std::map<std::string, ValueId> references_;        // by "$ref"
-    std::deque<std::pair<ValueId, Json>> open_;        // referred to, and not compiled yet
+    std::map<std::string, ValueId> references_;  // by "$ref"
+    std::deque<std::pair<ValueId, Json>> open_;  // referred to, and not compiled yet
     std::optional<Error> error_;
     size_t bytes_ = 0;  // of names and constants
 };

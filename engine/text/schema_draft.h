@@ -23,7 +23,9 @@ class SchemaDraft {
     json::ShapeId add_literals(std::vector<std::string> texts);
     // `names`: of the properties.
     json::ShapeId add_object(json::Object object, std::vector<std::string> names);
-    void may_be(json::ValueId value, json::ShapeId shape) { drafts_[value].shapes.push_back(shape); }
+    void may_be(json::ValueId value, json::ShapeId shape) {
+        drafts_[value].shapes.push_back(shape);
+    }
     void may_be_as(json::ValueId value, json::ValueId other) {
         drafts_[value].values.push_back(other);
     }

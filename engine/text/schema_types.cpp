@@ -20,12 +20,20 @@ constexpr std::string_view type_names[] = {"string", "number", "integer", "boole
 struct About {
     std::string_view keyword, type;
 };
-constexpr About about[] = {
-    {"properties", "object"},     {"required", "object"}, {"additionalProperties", "object"},
-    {"items", "array"},           {"prefixItems", "array"}, {"minItems", "array"},
-    {"maxItems", "array"},        {"uniqueItems", "array"}, {"minLength", "string"},
-    {"maxLength", "string"},      {"minimum", "number"},    {"maximum", "number"},
-    {"exclusiveMinimum", "number"}, {"exclusiveMaximum", "number"}};
+constexpr About about[] = {{"properties", "object"},
+                           {"required", "object"},
+                           {"additionalProperties", "object"},
+                           {"items", "array"},
+                           {"prefixItems", "array"},
+                           {"minItems", "array"},
+                           {"maxItems", "array"},
+                           {"uniqueItems", "array"},
+                           {"minLength", "string"},
+                           {"maxLength", "string"},
+                           {"minimum", "number"},
+                           {"maximum", "number"},
+                           {"exclusiveMinimum", "number"},
+                           {"exclusiveMaximum", "number"}};
 
 }  // namespace
 
@@ -146,7 +154,8 @@ void SchemaCompiler::object(ValueId id, const Json& schema) {
     for (const std::string& name : must) {
         if (declared.contains(name)) continue;
         if (schema.has("additionalProperties") && !shape.others)
-            return refuse(schema["required"], cat('"', printable(name), "\" is not in \"properties\""
+            return refuse(schema["required"], cat('"', printable(name),
+                                                  "\" is not in \"properties\""
                                                   ", and no others are allowed"));
         names.push_back(name);
         shape.properties.push_back({shape.others.value_or(JsonGrammar::any_value), true});
@@ -204,16 +213,17 @@ void SchemaCompiler::integer(ValueId id, const Json& schema) {
     if (low && high) {
         if (*high < *low) return;
         if (*high - *low >= range_max)
-            return refuse(schema, cat("a range of more than ", range_max,
-                                      " integers is not supported"));
+            return refuse(schema,
+                          cat("a range of more than ", range_max, " integers is not supported"));
         std::vector<std::string> texts;
         for (int64_t i = *low; i <= *high; ++i) texts.push_back(cat(i));
         for (const std::string& text : texts) count_bytes(schema, text.size());
         return draft_.may_be(id, draft_.add_literals(std::move(texts)));
     }
     if (high || (low && *low != 0 && *low != 1))
-        return refuse(schema, "of bounds for integers, a range, or a minimum of 0 or 1 alone, is "
-                              "supported");
+        return refuse(schema,
+                      "of bounds for integers, a range, or a minimum of 0 or 1 alone, is "
+                      "supported");
     shape.negative = !low;
     shape.zero_first = !low || *low == 0;
     draft_.may_be(id, draft_.add_shape(shape));

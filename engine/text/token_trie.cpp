@@ -45,8 +45,8 @@ void TokenTrie::add_nodes(std::string_view text, size_t shared, std::vector<uint
     }
     for (size_t i = shared; i < text.size(); ++i) {
         open.push_back(static_cast<uint32_t>(nodes_.size()));
-        nodes_.push_back({0, nodes_.back().tokens, static_cast<uint16_t>(i + 1),
-                          static_cast<uint8_t>(text[i])});
+        nodes_.push_back(
+            {0, nodes_.back().tokens, static_cast<uint16_t>(i + 1), static_cast<uint8_t>(text[i])});
     }
 }
 

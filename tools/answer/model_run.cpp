@@ -235,8 +235,7 @@ GenerateOptions generate_options(const ModelRun& run, const Options& options) {
     out.sampler = run.sampler;
     out.predict = options.predict;
     out.context = run.facts.context;
-    out.constraint =
-        answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, run.grammar);
+    out.constraint = answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, run.grammar);
     out.cancel = cancel_flag();
     return out;
 }

@@ -43,9 +43,8 @@ void TokenChooser::took(int32_t token, bool reasoning) {
     if (constraint_ && !reasoning) constraint_->accept(token);
 }
 
-Result<int32_t> TokenChooser::choose(std::span<const float> logits,
-                                     std::span<const int32_t> tokens, size_t prompt,
-                                     bool reasoning) {
+Result<int32_t> TokenChooser::choose(std::span<const float> logits, std::span<const int32_t> tokens,
+                                     size_t prompt, bool reasoning) {
     SamplerContext context{tokens, prompt};
     if (is_limited(reasoning)) {
         if (reasoning) {

@@ -48,10 +48,26 @@ size_t below(test::Random& random, size_t count) {
 }
 
 std::string random_character(test::Random& random) {
-    const char* some[] = {"a",  "Z",  " ",      "\x7f",   "\xc3\xa9",         "\xe0\xa0\x80",
-                          "/",  "{",  "\\\"",   "\\\\",   "\xed\x9f\xbf",     "\xef\xbf\xbf",
-                          "\\n", "\\/", "\\u00e9", "\\uFFFF", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf",
-                          "\\uD83D\\uDE00", "\\ud7ff"};
+    const char* some[] = {"a",
+                          "Z",
+                          " ",
+                          "\x7f",
+                          "\xc3\xa9",
+                          "\xe0\xa0\x80",
+                          "/",
+                          "{",
+                          "\\\"",
+                          "\\\\",
+                          "\xed\x9f\xbf",
+                          "\xef\xbf\xbf",
+                          "\\n",
+                          "\\/",
+                          "\\u00e9",
+                          "\\uFFFF",
+                          "\xf0\x90\x80\x80",
+                          "\xf4\x8f\xbf\xbf",
+                          "\\uD83D\\uDE00",
+                          "\\ud7ff"};
     return some[below(random, std::size(some))];
 }
 
@@ -130,9 +146,12 @@ TEST_CASE("json automaton: what it accepts of damaged documents is JSON") {
         for (size_t left = 1 + below(random, 2); left > 0; --left) {
             const size_t at = below(random, text.size());
             const char byte = bytes[below(random, bytes.size())];
-            if (below(random, 3) == 0) text.erase(at, 1);
-            else if (below(random, 2)) text[at] = byte;
-            else text.insert(at, 1, byte);
+            if (below(random, 3) == 0)
+                text.erase(at, 1);
+            else if (below(random, 2))
+                text[at] = byte;
+            else
+                text.insert(at, 1, byte);
             if (text.empty()) text = "0";
         }
         const bool fits = accepts(automaton, text);
@@ -152,22 +171,59 @@ TEST_CASE("json automaton: a text is refused at its first wrong byte") {
         const char* text;
         size_t bytes;
     };
-    const Case cases[] = {
-        {"x", 0},           {" {}", 0},          {"{}x", 2},        {"{} ", 2},
-        {"{,", 1},          {"{a", 1},           {"{'", 1},         {"{\"a\" :", 4},
-        {"{\"a\":,", 5},    {"{\"a\":  1", 6},   {"{\"a\":\n", 5},  {"{\"a\":1 ,", 7},
-        {"{\"a\":1,}", 7},  {"[1,]", 3},         {"[1 2", 3},       {"[1]]", 3},
-        {"[}", 1},          {"{\"a\":1]", 6},    {"[01", 2},        {"[-a", 2},
-        {"[+1", 1},         {"[.5", 1},          {"[1.]", 3},       {"[1.e", 3},
-        {"[1e]", 3},        {"[1e+]", 4},        {"[1e100", 5},     {"[nul]", 4},
-        {"[truE", 4},       {"[NaN", 1},         {"[\"\t", 2},      {"[\"\x1f", 2},
-        {"[\"\\x", 3},      {"[\"\\u12g", 6},    {"[\"\\ud800\"", 8}, {"[\"\\ud800\\n", 9},
-        {"[\"\\ud800\\ud800", 11}, {"[\"\\udc00", 5}, {"[\"\x80", 2}, {"[\"\xc0\xaf", 2},
-        {"[\"\xed\xa0", 3}, {"[\"\xf4\x90", 3},  {"[\"\xe0\x80", 3}, {"[\"\xf5", 2},
-        {"[\"\xc3\"", 3},   {"[  ", 2},          {"[\n     ", 6},   {"[[\n         ", 11},
-        {"[\r", 1},         {"[\t", 1},          {"[\n\n", 2},
-        {"[123456789012345678901", 21},  // the 21st digit
-        {"[0.123456789012345678901", 23}};
+    const Case cases[] = {{"x", 0},
+                          {" {}", 0},
+                          {"{}x", 2},
+                          {"{} ", 2},
+                          {"{,", 1},
+                          {"{a", 1},
+                          {"{'", 1},
+                          {"{\"a\" :", 4},
+                          {"{\"a\":,", 5},
+                          {"{\"a\":  1", 6},
+                          {"{\"a\":\n", 5},
+                          {"{\"a\":1 ,", 7},
+                          {"{\"a\":1,}", 7},
+                          {"[1,]", 3},
+                          {"[1 2", 3},
+                          {"[1]]", 3},
+                          {"[}", 1},
+                          {"{\"a\":1]", 6},
+                          {"[01", 2},
+                          {"[-a", 2},
+                          {"[+1", 1},
+                          {"[.5", 1},
+                          {"[1.]", 3},
+                          {"[1.e", 3},
+                          {"[1e]", 3},
+                          {"[1e+]", 4},
+                          {"[1e100", 5},
+                          {"[nul]", 4},
+                          {"[truE", 4},
+                          {"[NaN", 1},
+                          {"[\"\t", 2},
+                          {"[\"\x1f", 2},
+                          {"[\"\\x", 3},
+                          {"[\"\\u12g", 6},
+                          {"[\"\\ud800\"", 8},
+                          {"[\"\\ud800\\n", 9},
+                          {"[\"\\ud800\\ud800", 11},
+                          {"[\"\\udc00", 5},
+                          {"[\"\x80", 2},
+                          {"[\"\xc0\xaf", 2},
+                          {"[\"\xed\xa0", 3},
+                          {"[\"\xf4\x90", 3},
+                          {"[\"\xe0\x80", 3},
+                          {"[\"\xf5", 2},
+                          {"[\"\xc3\"", 3},
+                          {"[  ", 2},
+                          {"[\n     ", 6},
+                          {"[[\n         ", 11},
+                          {"[\r", 1},
+                          {"[\t", 1},
+                          {"[\n\n", 2},
+                          {"[123456789012345678901", 21},  // the 21st digit
+                          {"[0.123456789012345678901", 23}};
     for (const Case& c : cases) {
         CAPTURE(c.text);
         CHECK(feed(anything(), c.text).bytes == c.bytes);

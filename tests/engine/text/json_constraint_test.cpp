@@ -9,8 +9,9 @@
 #include "engine/text/sampler.h"
 #include "io/json.h"
 #include "tests/support/json_validator.h"
-#include "tests/support/token_walk.h"
+#include "tests/support/random.h"
 #include "tests/support/tokenizers.h"
+#include "tools/dev/token_walk.h"
 
 using namespace sluice;
 
@@ -110,7 +111,7 @@ TEST_CASE("json constraint: the mask is what trying every token gives") {
     const std::pair<const Tokenizer*, uint64_t> parts[] = {{&test::random_tokenizer(), 300},
                                                            {&test::tiny_tokenizer(), 40}};
     for (const auto& [tokenizer, seeds] : parts) {
-        const test::TokenWalk walk(*tokenizer, end_id);
+        const TokenWalk walk(*tokenizer, end_id);
         for (uint64_t seed = 0; seed < seeds; ++seed) {
             test::Random random(seed);
             const std::string schema = random_schema(random, 8, true);
@@ -127,7 +128,7 @@ TEST_CASE("json constraint: the mask is what trying every token gives") {
 
 TEST_CASE("json constraint: random walks end in texts that are valid") {
     const Tokenizer& tokenizer = test::tiny_tokenizer();
-    const test::TokenWalk walk(tokenizer, end_id);
+    const TokenWalk walk(tokenizer, end_id);
     int valid = 0, repeated_keys = 0;
     for (uint64_t seed = 0; seed < 1500; ++seed) {
         test::Random random(seed + 1000);
@@ -154,7 +155,7 @@ TEST_CASE("json constraint: random walks end in texts that are valid") {
 
 TEST_CASE("json constraint: any object by random walks") {
     for (const Tokenizer* tokenizer : {&test::tiny_tokenizer(), &test::random_tokenizer()}) {
-        const test::TokenWalk walk(*tokenizer, end_id);
+        const TokenWalk walk(*tokenizer, end_id);
         for (uint64_t seed = 0; seed < 200; ++seed) {
             const auto made = constraint(*tokenizer, any_object_grammar());
             const auto text = walk.run(*made, seed, 80);
@@ -197,8 +198,9 @@ TEST_CASE("json constraint: complete with the last byte") {
 TEST_CASE("json constraint: sampling under it repeats with the seed") {
     const Tokenizer& tokenizer = test::tiny_tokenizer();
     const auto text = [&](uint64_t seed) {
-        const auto made = constraint(tokenizer, grammar_of(
-            R"({"type": "array", "items": {"type": "string", "maxLength": 8}, "minItems": 3})"));
+        const std::string schema =
+            R"({"type": "array", "items": {"type": "string", "maxLength": 8}, "minItems": 3})";
+        const auto made = constraint(tokenizer, grammar_of(schema));
         SamplerOptions options;
         options.seed = seed;
         Sampler sampler(options);

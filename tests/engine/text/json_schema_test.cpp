@@ -97,7 +97,8 @@ TEST_CASE("json schema: objects have their properties in the order of the schema
            {"{\"a\":1}"}});
     check({R"({"type": "object", "properties": {}})", {"{}", "{ }"}, {"{\"a\":1}"}});
     check({R"({"type": "object"})", {"{}", "{\"a\":1,\"a\":2}"}, {}});
-    check({R"({"required": ["z", "y"]})", {"{\"y\":0,\"z\":0}", "{\"y\":0,\"z\":0,\"a\":1}"},
+    check({R"({"required": ["z", "y"]})",
+           {"{\"y\":0,\"z\":0}", "{\"y\":0,\"z\":0,\"a\":1}"},
            {"{\"y\":0}", "{}", "[]", "{\"z\":0,\"y\":0}"}});
     refuses(R"({"properties": {"a": {}}, "required": ["b"], "additionalProperties": false})",
             "required: \"b\" is not in \"properties\"");
@@ -112,8 +113,8 @@ TEST_CASE("json schema: additional properties follow the declared ones and are n
            {"{\"ab\":null}", "{\"ab\":null,\"a\":1}", "{\"ab\":null,\"abc\":1,\"\":2}",
             "{\"ab\":null,\"a\xc3\xa8\":1}", "{\"ab\":null,\"a\xc3\xa9\":null,\"x\\u0061\":1}",
             "{\"ab\":null,\"a\xc3\xa9z\":1}"},
-           {"{\"ab\":1}", "{\"ab\":null,\"ab\":1}", "{\"ab\":null,\"a\xc3\xa9\":1}",
-            "{\"a\":1}", "{\"ab\":null,\"\\u0061\":1}", "{\"ab\":null,\"a\\u0062\":1}",
+           {"{\"ab\":1}", "{\"ab\":null,\"ab\":1}", "{\"ab\":null,\"a\xc3\xa9\":1}", "{\"a\":1}",
+            "{\"ab\":null,\"\\u0061\":1}", "{\"ab\":null,\"a\\u0062\":1}",
             "{\"ab\":null,\"c\":null}", "{\"ab\":null,\"a\xc3x\":1}"}});
     check({R"({"additionalProperties": false})", {"{}"}, {"{\"a\":1}"}});
     check({R"({"additionalProperties": {"type": "null"}})", {"{}", "{\"a\":null}"}, {"{\"a\":1}"}});
@@ -140,7 +141,8 @@ TEST_CASE("json schema: bounds of numbers") {
     check({R"({"type": "integer", "minimum": -1, "maximum": 12})",
            {"-1", "0", "1", "9", "12"},
            {"-2", "13", "10.0", "01", "-"}});
-    check({R"({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 2})", {"1"},
+    check({R"({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 2})",
+           {"1"},
            {"0", "2"}});
     check({R"({"type": "integer", "minimum": 1})", {"1", "100"}, {"0", "-1", "01"}});
     check({R"({"type": "integer", "minimum": 0})", {"0", "10"}, {"-1"}});
@@ -179,11 +181,13 @@ TEST_CASE("json schema: references") {
            {"{\"v\":1}", "{\"v\":1,\"next\":{}}"}});
     check({R"({"type": "array", "items": {"$ref": "#"}})", {"[]", "[[],[[]]]"}, {"[1]"}});
     check({R"({"$ref": "#/definitions/a~1~0b", "definitions": {"a/~b": {"type": "null"}}})",
-           {"null"}, {"1"}});
+           {"null"},
+           {"1"}});
     refuses(R"({"$ref": "#"})", "leads back to itself");
     refuses(R"({"anyOf": [{"type": "null"}, {"$ref": "#"}]})", "leads back to itself");
     refuses(R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"},
-        "b": {"allOf": [{"$ref": "#/$defs/a"}]}}})", "leads back to itself");
+        "b": {"allOf": [{"$ref": "#/$defs/a"}]}}})",
+            "leads back to itself");
     refuses(R"({"type": "array", "items": {"$ref": "#"}, "minItems": 1})", "no JSON value");
     refuses(R"({"properties": {"a": {"$ref": "#/$defs/x"}}})", "properties.a.$ref: \"#/$defs/x\"");
     refuses(R"({"$ref": "http://a/b"})", "\"http://a/b\" is not");
@@ -256,8 +260,8 @@ TEST_CASE("json schema: hostile schemas meet limits") {
     check({doubling.c_str(), {"null"}, {"1"}});
     std::string chain = R"({"$ref": "#/$defs/0", "$defs": {)";
     for (int i = 0; i < 1000; ++i)
-        chain += "\"" + std::to_string(i) + "\":{\"$ref\":\"#/$defs/" + std::to_string(i + 1) +
-                 "\"},";
+        chain +=
+            "\"" + std::to_string(i) + "\":{\"$ref\":\"#/$defs/" + std::to_string(i + 1) + "\"},";
     refuses(chain + "\"1000\": true}}", "references that refer on");
     std::string wide = "{\"$defs\": {\"w\": {\"anyOf\": [";
     for (int i = 0; i < 1000; ++i) wide += "{\"const\":" + std::to_string(i) + "},";

@@ -420,7 +420,8 @@ TEST_CASE("generate: a forced prefix and then anything") {
     const auto prefix = tokenizer().encode("To be");
     Script script(tokenizer().encode("This and that"));
     CallRule rule{prefix, true};
-    const Answer answer = constrained(script, greedy(), answer_constraint(tokenizer(), {}, {}, rule));
+    const Answer answer =
+        constrained(script, greedy(), answer_constraint(tokenizer(), {}, {}, rule));
     CHECK(answer.text.starts_with("To be"));
     CHECK(answer.completion_tokens > prefix.size());
     // Both may come: the first token decides.
@@ -444,12 +445,11 @@ TEST_CASE("generate: log-probabilities of the content without the end token") {
     Script script(tokens);
     std::vector<TokenLogprobs> streamed;
     const int32_t ends[] = {eos};
-    const auto answer = generate(script, tokenizer(), ends, prompt, options,
-                                 [&](const AnswerStream::Piece& piece) {
-                                     for (const auto& entry : piece.logprobs)
-                                         streamed.push_back(entry);
-                                     return true;
-                                 });
+    const auto answer =
+        generate(script, tokenizer(), ends, prompt, options, [&](const AnswerStream::Piece& piece) {
+            for (const auto& entry : piece.logprobs) streamed.push_back(entry);
+            return true;
+        });
     REQUIRE(answer);
     REQUIRE(answer->logprobs.size() == 2);
     REQUIRE(streamed.size() == 2);
@@ -458,8 +458,7 @@ TEST_CASE("generate: log-probabilities of the content without the end token") {
     CHECK(streamed[1].best[0].id == 301);
     CHECK(streamed[1].best[1].id == 0);  // a tie of all others
     const double others = tokenizer().size() - 1;
-    CHECK(streamed[0].chosen.logprob ==
-          doctest::Approx(-std::log(1 + others * std::exp(-10.0))));
+    CHECK(streamed[0].chosen.logprob == doctest::Approx(-std::log(1 + others * std::exp(-10.0))));
     options.top_logprobs = 21;
     const auto refused = play(script, options);
     REQUIRE(!refused);
@@ -477,7 +476,7 @@ TEST_CASE("generate: additive penalties leave the prompt out") {
     REQUIRE(answer);
     // 10 - 2 - 2 n of the nth repetition, against 0.
     CHECK(answer->text == tokenizer().decode({5, 5, 5, 5}));
-    options.sampler.logit_bias = {{5, -100}};
-    Script biased({5});
-    CHECK(play(biased, options)->text == tokenizer().decode({0}));
+    options.sampler.logit_bias = {{5, -100}, {300, 1}};
+    Script biased({5});  // then the end token
+    CHECK(play(biased, options)->text == tokenizer().decode({300}));
 }

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 
-#include "engine/text/json_automaton.h"
 #include "engine/text/token_constraint.h"
+#include "engine/text/token_mask.h"
 #include "engine/text/tokenizer.h"
-#include "tests/support/random.h"
 
-namespace sluice::test {
+namespace sluice {
 
 class TokenWalk {
  public:
@@ -28,7 +28,7 @@ class TokenWalk {
     template <class Visit>
     std::optional<std::string> run(TokenConstraint& constraint, uint64_t seed, size_t tokens,
                                    Visit visit) const {
-        Random random(seed);
+        std::mt19937_64 random(seed);
         TokenMask mask(static_cast<size_t>(tokenizer_.size()));
         std::string text;
         for (size_t i = 0; i < tokens + 20000; ++i) {
@@ -49,8 +49,8 @@ class TokenWalk {
     }
 
  private:
-    static int32_t any(const TokenMask& mask, Random& random) {
-        uint64_t left = random.next() % mask.count();
+    static int32_t any(const TokenMask& mask, std::mt19937_64& random) {
+        uint64_t left = random() % mask.count();
         int32_t chosen = -1;
         mask.each([&](int32_t id) {
             if (left-- == 0) chosen = id;
@@ -74,4 +74,4 @@ class TokenWalk {
     int32_t of_byte_[256] = {};
 };
 
-}  // namespace sluice::test
+}  // namespace sluice
