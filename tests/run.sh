@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test that needs no GPU, on a bare Debian 12: the tests themselves, the same with the address and undefined
 # behaviour sanitizers, the rings and the cache with the thread sanitizer, token ids compared with Hugging Face
-# tokenizers, and, where nvcc is installed, the CUDA build for every architecture.
+# tokenizers, JSON grammars with jsonschema, and, where nvcc is installed, the CUDA build for every architecture.
 #   run.sh [all|quick]      quick: the plain tests only
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,6 +38,9 @@ ctest --preset tsan
 
 say "ids against Hugging Face tokenizers"
 bash tests/dev/tokenizer_oracle.sh build
+
+say "JSON grammars against jsonschema"
+bash tests/dev/json_schema_oracle.sh build
 
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     say "CUDA build for every architecture"

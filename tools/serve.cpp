@@ -4,7 +4,9 @@
 #include <ctime>
 #include <thread>
 
+#include "io/clock.h"
 #include "io/text.h"
+#include "tools/answer/cached_source.h"
 #include "tools/answer/model_run.h"
 #include "tools/api/dialect.h"
 #include "tools/server/answer_loop.h"
@@ -117,18 +119,47 @@ ServedModel served_model(const ModelRun& run, const Options& options) {
             std::time(nullptr)};
 }
 
-// Answers until a signal asks to end.
+// Remembers the experts in RAM now and then, for a server that is killed.
+class ExpertMemory {
+ public:
+    explicit ExpertMemory(const Session& session) : session_(session) {}
+    ~ExpertMemory() { (void)session_.remember_experts(); }
+    ExpertMemory(const ExpertMemory&) = delete;
+    ExpertMemory& operator=(const ExpertMemory&) = delete;
+    void answered() { changed_ = true; }
+    void idle() {
+        if (!changed_ || seconds_since(kept_) < every_s) return;
+        (void)session_.remember_experts();
+        kept_ = Clock::now();
+        changed_ = false;
+    }
+
+ private:
+    static constexpr double every_s = 60;
+    const Session& session_;
+    Clock::time_point kept_ = Clock::now();
+    bool changed_ = false;
+};
+
+// Answers until a signal asks to end. Without a request, reads experts that the last run kept.
 void answer_requests(ModelRun& run, RequestQueue& queue, Monitor& monitor) {
+    constexpr std::chrono::milliseconds between_reads{2};
     monitor.begin(*run.session);
-    SessionSource source(*run.session);
+    CachedSource source(*run.session, *run.prompts, run.engine->tokenizer());
+    ExpertMemory memory(*run.session);
     AnswerLoop loop(queue, source, run.engine->tokenizer(), run.facts.end_tokens,
                     watched_by(monitor, *run.session));
-    while (!interrupt_requested()) loop.step(look_every);
+    while (!interrupt_requested()) {
+        const auto warming = run.session->warm_up();  // an error meets the next answer, too
+        if (loop.step(warming && *warming ? between_reads : look_every)) memory.answered();
+        memory.idle();
+    }
 }
 
 }  // namespace
 
-int run_serve(const Options& options, const Terminal& terminal) {
+int run_serve(const Options& given, const Terminal& terminal) {
+    const Options options = with_prompt_cache(given);
     install_signals(SecondPress::leaves, HangUp::noted);
     auto access = access_rules(options.serve);
     if (!access) return report_error(access.error());

@@ -98,4 +98,17 @@ int32_t Tokenizer::size() const {
     return static_cast<int32_t>(impl_->tokens.size());
 }
 
+const TokenIndex& Tokenizer::index() const {
+    std::call_once(impl_->index_made, [this] {
+        std::vector<TokenTrie::Entry> entries;
+        for (size_t id = 0; id < impl_->tokens.size(); ++id) {
+            const Impl::Token& token = impl_->tokens[id];
+            if (token.present && !token.added && !token.bytes.empty())
+                entries.push_back({token.bytes, static_cast<int32_t>(id)});
+        }
+        impl_->index = std::make_unique<const TokenIndex>(impl_->tokens.size(), entries);
+    });
+    return *impl_->index;
+}
+
 }  // namespace sluice

@@ -18,6 +18,8 @@
 
 namespace sluice {
 
+class TokenIndex;
+
 class Tokenizer {
  public:
     static Result<Tokenizer> load(const std::filesystem::path& tokenizer_json);
@@ -49,6 +51,8 @@ class Tokenizer {
     std::string_view vocabulary_string(int32_t id) const;       // byte-mapped, as in the file
     bool is_added(int32_t id) const;
     int32_t size() const;  // largest id + 1
+    // Its ordinary tokens by their bytes; made at the first call.
+    const TokenIndex& index() const;
     // The path it was loaded from, for messages.
     const std::string& source() const { return source_; }
 

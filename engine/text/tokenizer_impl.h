@@ -2,6 +2,8 @@
 // uses it.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "engine/text/added_tokens.h"
 #include "engine/text/bpe.h"
 #include "engine/text/pretokenizer.h"
+#include "engine/text/token_index.h"
 #include "engine/text/tokenizer.h"
 
 namespace sluice {
@@ -29,6 +32,9 @@ struct Tokenizer::Impl {
     Bpe bpe;
     // With ignore_merges only: bytes of a whole piece -> its token.
     std::unordered_map<std::string, int32_t> whole_pieces;
+
+    mutable std::once_flag index_made;
+    mutable std::unique_ptr<const TokenIndex> index;
 
     void encode(std::string_view text, std::vector<int32_t>& ids) const;
 };

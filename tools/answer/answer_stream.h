@@ -51,6 +51,7 @@ class AnswerStream {
     // stop, tool_calls or loop; meaningful once ended()
     Finish ended_by() const { return finish_; }
     const std::string& stop() const { return stops_.match(); }  // the stop string found, if any
+    bool in_reasoning() const { return parser_.in_reasoning(); }
     bool unclosed() const { return parser_.unclosed(); }
     // Why text that looks like a tool call is content; empty: there is none.
     std::string malformed_call() const { return parser_.malformed(); }

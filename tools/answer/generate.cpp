@@ -5,6 +5,7 @@
 #include "io/clock.h"
 #include "io/profile.h"
 #include "io/text.h"
+#include "tools/answer/token_chooser.h"
 
 namespace sluice {
 
@@ -15,11 +16,11 @@ constexpr std::chrono::seconds files_every{1};
 // The generation loop, with the answer so far.
 class Generation {
  public:
-    Generation(TokenSource& source, AnswerStream stream, const GenerateOptions& options,
-               const PieceSink& sink)
+    Generation(TokenSource& source, AnswerStream stream, TokenChooser chooser,
+               const GenerateOptions& options, const PieceSink& sink)
         : source_(source),
           stream_(std::move(stream)),
-          sampler_(options.sampler),
+          chooser_(std::move(chooser)),
           options_(options),
           sink_(sink) {}
 
@@ -55,14 +56,16 @@ class Generation {
 
     // The token that follows `ids`. A plain greedy choice needs no logits on the host.
     Result<int32_t> next(std::span<const int32_t> ids) {
-        const SamplerOptions& s = options_.sampler;
-        if (s.temperature == 0 && s.repetition_penalty == 1 && s.top_k == 0) {
-            return source_.feed_best(ids);
+        const bool reasoning = stream_.in_reasoning();
+        if (chooser_.takes_best(reasoning)) {
+            auto best = source_.feed_best(ids);
+            if (best) chooser_.took(*best, reasoning);
+            return best;
         }
         auto logits = source_.feed(ids);
         if (!logits) return tl::unexpected(logits.error());
         const spans::Leaf leaf("sample");
-        return sampler_.sample(*logits, tokens_);
+        return chooser_.choose(*logits, tokens_, answer_.prompt_tokens, reasoning);
     }
 
     void show(AnswerStream::Piece piece) {
@@ -86,8 +89,11 @@ class Generation {
     void decode(int32_t token) {
         while (true) {
             tokens_.push_back(token);
-            show(stream_.push(token));
+            auto piece = stream_.push(token);
+            if (chooser_.logprobs()) piece.logprobs.push_back(*chooser_.logprobs());
+            show(std::move(piece));
             if (stream_.ended()) return end(stream_.ended_by());
+            if (chooser_.complete()) return end(Finish::stop);
             if (interrupt_ || cancelled()) return end(Finish::interrupted);
             bool full = static_cast<int64_t>(tokens_.size()) >= options_.context;
             bool enough = options_.predict >= 0 &&
@@ -122,7 +128,7 @@ class Generation {
 
     TokenSource& source_;
     AnswerStream stream_;
-    Sampler sampler_;
+    TokenChooser chooser_;
     const GenerateOptions& options_;
     const PieceSink& sink_;
     std::vector<int32_t> tokens_;
@@ -152,10 +158,11 @@ Result<Answer> generate(TokenSource& source, const Tokenizer& tokenizer,
     if (auto room = check_room(prompt.size(), -1, options.context); !room) {
         return tl::unexpected(room.error());
     }
-    if (auto fine = check(options.sampler); !fine) return tl::unexpected(fine.error());
+    auto chooser = TokenChooser::create(tokenizer, end_tokens, options);
+    if (!chooser) return tl::unexpected(chooser.error());
     auto stream = AnswerStream::create(tokenizer, end_tokens, options.stream);
     if (!stream) return tl::unexpected(stream.error());
-    return Generation(source, std::move(*stream), options, sink).run(prompt);
+    return Generation(source, std::move(*stream), std::move(*chooser), options, sink).run(prompt);
 }
 
 }  // namespace sluice

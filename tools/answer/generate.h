@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "engine/stats.h"
 #include "engine/text/sampler.h"
+#include "engine/text/token_constraint.h"
 #include "engine/text/tokenizer.h"
 #include "io/error.h"
 #include "tools/answer/answer_stream.h"
@@ -23,6 +25,9 @@ struct GenerateOptions {
     int64_t predict = -1;  // maximum tokens to generate; -1: limited by the context only
     int32_t context = 0;   // tokens the session can hold
     const std::atomic<bool>* cancel = nullptr;
+    // Of this answer alone, and of its content: reasoning is free, but cannot end the answer then.
+    // An answer that can only end is complete, without another token; null: none, and no cost.
+    std::shared_ptr<TokenConstraint> constraint;
     // How many of the most likely ids to report for each position of the content, at most 20, and
     // with them that of the chosen one; empty: none, and no cost.
     std::optional<int32_t> top_logprobs;

@@ -15,6 +15,7 @@
 #include "io/path_access.h"
 #include "io/ring/ring_paced.h"
 #include "io/text.h"
+#include "tools/answer/answer_format.h"
 #include "tools/options/numbers.h"
 #include "tools/options/user_text.h"
 #include "tools/terminal/signals.h"
@@ -143,6 +144,9 @@ std::function<void(double seconds)> measuring_notice(const Options& options,
 Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool report_placement,
                             const std::function<void(uint64_t, uint64_t)>& progress) {
     ModelRun run;
+    auto grammar = format_grammar(options.format);
+    if (!grammar) return tl::unexpected(grammar.error());
+    run.grammar = std::move(*grammar);
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
     if (!folder) return tl::unexpected(folder.error());
     auto sampler = read_sampling(*folder);
@@ -255,6 +259,7 @@ GenerateOptions generate_options(const ModelRun& run, const Options& options) {
     out.sampler = run.sampler;
     out.predict = options.predict;
     out.context = run.facts.context;
+    out.constraint = answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, run.grammar);
     out.cancel = cancel_flag();
     return out;
 }

@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/prompt_cache/prompt_cache.h"
+#include "engine/text/json_grammar.h"
 #include "engine/text/prompt.h"
 #include "engine/text/sampler.h"
 #include "io/error.h"
@@ -28,6 +29,7 @@ struct ModelRun {
     StreamOptions stream;
     PromptOptions prompt;
     Result<PromptWording> wording;  // or why tools and response formats cannot be used
+    std::shared_ptr<const JsonGrammar> grammar;  // of --format, for every answer; null: none
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;

@@ -1,5 +1,7 @@
 #include "tools/answer/request.h"
 
+#include <algorithm>
+
 #include "engine/text/python_json.h"
 #include "io/json.h"
 #include "io/text.h"
@@ -43,6 +45,27 @@ Result<PromptOptions> prompt_options(const ModelRun& run, const AnswerRequest& r
     return out;
 }
 
+// The calls that an answer may be. Text or ids that are continued know no tools.
+Result<CallRule> call_rule(const Tokenizer& tokenizer, const AnswerRequest& request,
+                           const PromptOptions& prompt) {
+    const bool required = request.tool_choice == ToolChoice::required;
+    if (required && prompt.tools.empty()) {
+        return fail(Code::usage, "a tool call is required, but no tools are declared");
+    }
+    const auto is_named = [&](const Json& tool) {
+        const auto name = tool["name"].string();
+        return name && *name == request.tool_name;
+    };
+    if (!request.tool_name.empty() && std::ranges::none_of(prompt.tools, is_named)) {
+        return fail(Code::usage, cat("the tool \"", printable(request.tool_name),
+                                     "\" that has to be called is not declared"));
+    }
+    if (prompt.tools.empty()) return CallRule{};
+    auto prefix = forced_call_prefix(tokenizer, *prompt.syntax, request.tool_name);
+    if (!prefix) return tl::unexpected(prefix.error());
+    return CallRule{std::move(*prefix), required};
+}
+
 Result<std::vector<int32_t>> prompt_ids(const Engine& engine, const AnswerRequest& request,
                                         const PromptOptions& options) {
     const Tokenizer& tokenizer = engine.tokenizer();
@@ -75,6 +98,10 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     }
     auto prompt = prompt_options(run, request);
     if (!prompt) return tl::unexpected(prompt.error());
+    auto grammar = answer_grammar(request.format, request.schema);
+    if (!grammar) return tl::unexpected(grammar.error());
+    auto call = call_rule(run.engine->tokenizer(), request, *prompt);
+    if (!call) return tl::unexpected(call.error());
     auto ids = prompt_ids(*run.engine, request, *prompt);
     if (!ids) return tl::unexpected(ids.error());
     const int64_t needed = request.predict_must_fit ? request.predict : -1;
@@ -91,6 +118,8 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     options.predict = request.predict;
     options.context = run.facts.context;
     options.top_logprobs = request.top_logprobs;
+    options.constraint =
+        answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, std::move(*grammar), *call);
     return PreparedRequest{std::move(*ids), std::move(options)};
 }
 

@@ -10,13 +10,13 @@
 #include "engine/text/prompt.h"
 #include "engine/text/sampler.h"
 #include "io/error.h"
+#include "tools/answer/answer_format.h"
 #include "tools/answer/generate.h"
 #include "tools/answer/model_run.h"
 
 namespace sluice {
 
 enum class ToolChoice { automatic, none, required };  // required: any tool, or `tool_name`
-enum class ResponseFormat { text, json_object, json_schema };
 
 struct AnswerRequest {
     // One of three: a conversation; a text that is continued as it is, behind the begin token; ids.

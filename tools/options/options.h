@@ -51,6 +51,7 @@ struct Options {
     std::vector<std::string> stop;
     Reasoning reasoning = Reasoning::automatic;
     std::optional<int> effort;  // given: thinking is on, unless --reasoning off
+    std::string format;         // "json" or a file with a JSON schema; empty: any text
     int32_t loop_guard = 0;
     bool ignore_eos = false, show_reasoning = false, no_stream = false;
 

@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "io/checksum.h"
 #include "io/clock.h"
 
 namespace sluice {
@@ -143,6 +144,8 @@ void AnswerEndpoint::handle(const ServedModel& model, Exchange& exchange, Handle
         return reply_error(exchange, http_status(prepared.error().code), prepared.error().message,
                            &dialect_);
     }
+    // Calls of one conversation need ids of their own.
+    prepared->options.stream.call_id_prefix = cat("call_", checksum_text(draw_seed()), "_");
     const auto writer = dialect_.writer(
         *request, {draw_seed(), std::time(nullptr), model.name, &model.run->engine->tokenizer(),
                    prepared->ids.size()});

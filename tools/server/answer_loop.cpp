@@ -14,14 +14,15 @@ Result<Answer> AnswerLoop::answer(AnswerJob& job) {
                     });
 }
 
-void AnswerLoop::step(std::chrono::milliseconds patience) {
+bool AnswerLoop::step(std::chrono::milliseconds patience) {
     const std::shared_ptr<AnswerJob> job = queue_.next(patience);
-    if (!job) return;
+    if (!job) return false;
     hooks_.begin(*job);
     auto result = answer(*job);
     hooks_.end(*job, result);
     queue_.done();
     job->finish(std::move(result));
+    return true;
 }
 
 }  // namespace sluice

@@ -277,3 +277,108 @@ TEST_CASE("sampler: a full vocabulary, beyond the first sorted step") {
     const auto best = std::max_element(logits.begin(), logits.end());
     for (int32_t id : many(options, logits, 5)) CHECK(logits[static_cast<size_t>(id)] == *best);
 }
+
+TEST_CASE("sampler: the additive penalties count generated tokens only") {
+    SamplerOptions options = plain();
+    options.temperature = 0;
+    const auto one_of = [&](const std::vector<float>& logits, const std::vector<int32_t>& tokens,
+                            size_t prompt) {
+        Sampler sampler(options);
+        return sampler.choose(logits, SamplerContext{tokens, prompt}).value();
+    };
+    options.presence_penalty = 1;
+    CHECK(one_of({4, 3.5f}, {0, 0}, 2) == 0);
+    CHECK(one_of({4, 3.5f}, {0, 0}, 1) == 1);
+    CHECK(one_of({4, 2.9f}, {0, 0, 0}, 0) == 0);  // once: 3
+    options.frequency_penalty = 0.5;
+    CHECK(one_of({4, 2.1f}, {0, 0}, 0) == 1);  // 4 - 1 - 2 * 0.5 = 2
+    CHECK(one_of({4, 1.9f}, {0, 0}, 0) == 0);
+    options.presence_penalty = -1;
+    options.frequency_penalty = 0;
+    CHECK(one_of({4, 3.5f}, {1}, 0) == 1);
+    for (int32_t outside : {-1, 2}) {
+        Sampler sampler(options);
+        const std::vector<int32_t> tokens{outside};
+        CHECK(!sampler.choose(std::vector<float>{1, 2}, SamplerContext{tokens, 0}));
+    }
+}
+
+TEST_CASE("sampler: biases are added to logits") {
+    SamplerOptions options = plain();
+    options.temperature = 0;
+    options.logit_bias = {{2, 5.0}, {0, -100.0}};
+    CHECK(one(options, {9, 4, 0}) == 2);
+    options.temperature = 1;
+    options.logit_bias = {{0, -100.0}, {2, std::log(3.0)}};
+    const auto seen = shares(options, {0, 0, 0});
+    CHECK(seen.count(0) == 0);
+    CHECK(seen.at(2) == doctest::Approx(0.75).epsilon(0.02));
+    options.logit_bias = {{3, 1.0}};
+    Sampler sampler(options);
+    const auto refused = sampler.sample(std::vector<float>(3), {});
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Code::usage);
+    CHECK(refused.error().message.find("id 3") != std::string::npos);
+}
+
+TEST_CASE("sampler: penalties and biases out of range are refused") {
+    constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+    for (double bad : {-2.1, 2.1, nan_value}) {
+        SamplerOptions options;
+        options.presence_penalty = bad;
+        CHECK(check(options).error().message.find("presence_penalty") == 0);
+        options.presence_penalty = 2;
+        options.frequency_penalty = bad;
+        CHECK(check(options).error().message.find("frequency_penalty") == 0);
+        options.frequency_penalty = -2;
+        CHECK(check(options));
+    }
+    for (double bad : {-100.5, 101.0, nan_value}) {
+        SamplerOptions options;
+        options.logit_bias = {{1, 100}, {7, bad}};
+        CHECK(check(options).error().message.find("logit_bias of id 7") == 0);
+    }
+    SamplerOptions options;
+    options.logit_bias.resize(logit_bias_max + 1);
+    CHECK(check(options).error().message.find("1025 entries") != std::string::npos);
+}
+
+TEST_CASE("sampler: a mask leaves its ids and the random numbers as they are") {
+    const std::vector<float> logits{3, 1, 4, 1, 5, 4, 2, 4};
+    TokenMask some(6);
+    for (int32_t id : {1, 2, 5}) some.add(id);
+    SamplerOptions options = plain();
+    options.temperature = 0;
+    Sampler greedy(options);
+    CHECK(greedy.choose(logits, SamplerContext{{}, 0, &some}).value() == 2);  // not 5: a tie
+    options.temperature = 1;
+    std::map<int32_t, double> seen;
+    Sampler sampler(options);
+    for (int i = 0; i < 40000; ++i)
+        seen[sampler.choose(logits, SamplerContext{{}, 0, &some}).value()] += 1.0 / 40000;
+    CHECK(seen.size() == 3);
+    const double sum = std::exp(1.0) + 2 * std::exp(4.0);
+    CHECK(seen.at(1) == doctest::Approx(std::exp(1.0) / sum).epsilon(0.1));
+    CHECK(seen.at(2) == doctest::Approx(std::exp(4.0) / sum).epsilon(0.03));
+    // A full mask is none; a mask of one id takes one random number, too.
+    options.top_p = 0.9;
+    TokenMask all(8), only(8);
+    all.fill();
+    only.add(3);
+    Sampler with(options), without(options);
+    for (int i = 0; i < 500; ++i) {
+        if (i % 3 == 0) {
+            CHECK(with.choose(logits, SamplerContext{{}, 0, &only}).value() == 3);
+            CHECK(without.sample(logits, {}));
+            continue;
+        }
+        CHECK(with.choose(logits, SamplerContext{{}, 0, &all}).value() ==
+              without.sample(logits, {}).value());
+    }
+    options.top_k = 7;  // more than the mask leaves
+    Sampler many_best(options);
+    for (int i = 0; i < 50; ++i)
+        CHECK(some.has(many_best.choose(logits, SamplerContext{{}, 0, &some}).value()));
+    const TokenMask none(8);
+    CHECK(!many_best.choose(logits, SamplerContext{{}, 0, &none}));
+}

@@ -8,6 +8,7 @@
 
 #include "io/json.h"
 #include "tests/support/tokenizers.h"
+#include "tools/answer/answer_format.h"
 #include "tools/answer/report.h"
 
 using namespace sluice;
@@ -361,4 +362,122 @@ TEST_CASE("the JSON object has every promised member and is one line") {
         CHECK(json->has(name));
     for (const char* name : {"tok_s", "share", "binds"}) CHECK((*json)["limit"].has(name));
     CHECK((*json)["timings"].has("prompt_tok_s"));
+}
+
+namespace {
+
+// Fed with a script whose tokens a constraint may forbid: then another one comes.
+Answer constrained(Script& script, GenerateOptions options,
+                   std::shared_ptr<TokenConstraint> constraint) {
+    options.constraint = std::move(constraint);
+    auto answer = play(script, options);
+    REQUIRE_MESSAGE(answer, (answer ? "" : answer.error().message));
+    return *answer;
+}
+
+std::shared_ptr<TokenConstraint> under_schema(const std::string& schema) {
+    const int32_t ends[] = {eos};
+    auto grammar = answer_grammar(ResponseFormat::json_schema, schema);
+    REQUIRE(grammar);
+    return answer_constraint(tokenizer(), ends, *grammar);
+}
+
+}  // namespace
+
+TEST_CASE("generate: a constraint replaces what it forbids and ends the complete answer") {
+    std::vector<int32_t> wanted = tokenizer().encode("{\"a\":12}");
+    wanted.push_back(wanted[0]);  // more would come
+    Script script(wanted);
+    const auto schema = R"({"type": "object", "properties": {"a": {"type": "integer"}},
+                            "required": ["a"]})";
+    const Answer fits = constrained(script, greedy(), under_schema(schema));
+    CHECK(fits.text == "{\"a\":12}");
+    CHECK(fits.finish == Finish::stop);
+    CHECK(fits.completion_tokens == wanted.size() - 1);
+    Script other(tokenizer().encode("Hello"));
+    const Answer bent = constrained(other, greedy(), under_schema(R"({"enum": ["no"]})"));
+    CHECK(bent.text == "\"no\"");
+    Script number({tokenizer().encode("7").front()});  // then the end token
+    const Answer seven = constrained(number, greedy(), under_schema(R"({"type": "integer"})"));
+    CHECK(seven.text == "7");
+    CHECK(seven.finish == Finish::stop);
+}
+
+TEST_CASE("generate: a constraint begins behind the reasoning, which must end by itself") {
+    GenerateOptions options = greedy();
+    options.stream.mode = PromptMode::thinking;
+    std::vector<int32_t> tokens = tokenizer().encode("free");
+    tokens.push_back(eos);  // not allowed here
+    tokens.push_back(added("</think>"));
+    for (int32_t id : tokenizer().encode("{}")) tokens.push_back(id);
+    Script script(tokens);
+    const Answer answer = constrained(script, options, under_schema(R"({"type": "object"})"));
+    CHECK(answer.reasoning.starts_with("free"));
+    CHECK(!answer.unclosed);
+    CHECK(answer.text == "{}");
+}
+
+TEST_CASE("generate: a forced prefix and then anything") {
+    const auto prefix = tokenizer().encode("To be");
+    Script script(tokenizer().encode("This and that"));
+    CallRule rule{prefix, true};
+    const Answer answer =
+        constrained(script, greedy(), answer_constraint(tokenizer(), {}, {}, rule));
+    CHECK(answer.text.starts_with("To be"));
+    CHECK(answer.completion_tokens > prefix.size());
+    // Both may come: the first token decides.
+    const auto json = answer_grammar(ResponseFormat::json_object, "");
+    rule.required = false;
+    const int32_t ends[] = {eos};
+    Script call(prefix);
+    CHECK(constrained(call, greedy(), answer_constraint(tokenizer(), ends, *json, rule)).text ==
+          "To be");
+    Script object(tokenizer().encode("{}"));
+    CHECK(constrained(object, greedy(), answer_constraint(tokenizer(), ends, *json, rule)).text ==
+          "{}");
+    CHECK(answer_constraint(tokenizer(), ends, {}) == nullptr);
+}
+
+TEST_CASE("generate: log-probabilities of the content without the end token") {
+    GenerateOptions options = greedy();
+    options.stream.mode = PromptMode::thinking;
+    options.top_logprobs = 2;
+    std::vector<int32_t> tokens{5, added("</think>"), 300, 301};
+    Script script(tokens);
+    std::vector<TokenLogprobs> streamed;
+    const int32_t ends[] = {eos};
+    const auto answer =
+        generate(script, tokenizer(), ends, prompt, options, [&](const AnswerStream::Piece& piece) {
+            for (const auto& entry : piece.logprobs) streamed.push_back(entry);
+            return true;
+        });
+    REQUIRE(answer);
+    REQUIRE(answer->logprobs.size() == 2);
+    REQUIRE(streamed.size() == 2);
+    CHECK(answer->logprobs[0].chosen.id == 300);
+    CHECK(streamed[1].chosen.id == 301);
+    CHECK(streamed[1].best[0].id == 301);
+    CHECK(streamed[1].best[1].id == 0);  // a tie of all others
+    const double others = tokenizer().size() - 1;
+    CHECK(streamed[0].chosen.logprob == doctest::Approx(-std::log(1 + others * std::exp(-10.0))));
+    options.top_logprobs = 21;
+    const auto refused = play(script, options);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == Code::usage);
+    CHECK(refused.error().message.find("top_logprobs 21") == 0);
+}
+
+TEST_CASE("generate: additive penalties leave the prompt out") {
+    GenerateOptions options = greedy();
+    options.sampler.presence_penalty = 2;
+    options.sampler.frequency_penalty = 2;
+    // All logits are 0 but for the script's token: 5 and 6 are in the prompt.
+    Script script({5, 5, 5, 5});
+    const auto answer = play(script, options);
+    REQUIRE(answer);
+    // 10 - 2 - 2 n of the nth repetition, against 0.
+    CHECK(answer->text == tokenizer().decode({5, 5, 5, 5}));
+    options.sampler.logit_bias = {{5, -100}, {300, 1}};
+    Script biased({5});  // then the end token
+    CHECK(play(biased, options)->text == tokenizer().decode({300}));
 }
