@@ -72,6 +72,14 @@ class Session {
     // What is cached now; on a device without memory of its own nothing is in VRAM. Costs a lookup
     // or two for every expert of the model, less than a millisecond.
     CachedExperts cached_experts() const;
+    // With EngineOptions::warm_start: reads experts that the last run kept, while the caller has
+    // nothing else to do; never blocks. Whether more are left: call it again in a millisecond or
+    // two. Between layers of a feed they are read, too, where drives have nothing else to do.
+    Result<bool> warm_up();
+    // With EngineOptions::warm_start: remembers what is in RAM and VRAM for the next run. Call it
+    // at the end, and now and then in a run that may be killed; costs a few small reads. False if
+    // it cannot be kept.
+    bool remember_experts() const;
     // Call it at the end: completes the file of --record-routes. An io error if it could not be
     // written.
     Result<void> keep_routes();

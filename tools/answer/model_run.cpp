@@ -136,6 +136,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
         if (progress) progress(done, all);
     };
     EngineOptions wanted = options.engine;
+    wanted.warm_start = options.keeps_warm();
     wanted.measuring = measuring_notice(options, terminal, status);
     auto engine = Engine::load(wanted, loading, cancel_flag());
     status.erase();
