@@ -17,6 +17,8 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds look_every{100};  // at signals
+constexpr std::chrono::milliseconds warm_up_pause{1};
+constexpr std::chrono::minutes remember_every{5};
 
 Result<AccessRules> access_rules(const ServeOptions& serve) {
     AccessRules rules;
@@ -117,13 +119,39 @@ ServedModel served_model(const ModelRun& run, const Options& options) {
             std::time(nullptr)};
 }
 
+// Keeps the experts that are worth it: reads those of the last run while there is nothing to do,
+// and remembers its own now and then.
+class ExpertKeeper {
+ public:
+    explicit ExpertKeeper(Session& session) : session_(session) {}
+    ~ExpertKeeper() { (void)session_.remember_experts(); }
+    ExpertKeeper(const ExpertKeeper&) = delete;
+    ExpertKeeper& operator=(const ExpertKeeper&) = delete;
+
+    // Between requests. How long to wait for the next one: not long while there is more to read. A
+    // failing drive is reported by the answer that needs it.
+    std::chrono::milliseconds idle() {
+        if (Clock::now() - remembered_ >= remember_every) {
+            (void)session_.remember_experts();
+            remembered_ = Clock::now();
+        }
+        const auto more = session_.warm_up();
+        return more && *more ? warm_up_pause : look_every;
+    }
+
+ private:
+    Session& session_;
+    Clock::time_point remembered_ = Clock::now();
+};
+
 // Answers until a signal asks to end.
 void answer_requests(ModelRun& run, RequestQueue& queue, Monitor& monitor) {
     monitor.begin(*run.session);
     SessionSource source(*run.session);
     AnswerLoop loop(queue, source, run.engine->tokenizer(), run.facts.end_tokens,
                     watched_by(monitor, *run.session));
-    while (!interrupt_requested()) loop.step(look_every);
+    ExpertKeeper keeper(*run.session);
+    while (!interrupt_requested()) loop.step(keeper.idle());
 }
 
 }  // namespace

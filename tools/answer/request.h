@@ -30,7 +30,7 @@ struct AnswerRequest {
     bool ignore_eos = false;
     int32_t loop_guard = 0;
     int64_t predict = -1;                 // most tokens to generate; -1: as the context allows
-    bool predict_must_fit = true;         // false: a context too short for `predict` ends the answer
+    bool predict_must_fit = true;         // false: a context too short for it ends the answer
     std::optional<int32_t> top_logprobs;  // GenerateOptions
 
     std::vector<std::string> tools;  // declared functions: a JSON object each, as text

@@ -112,16 +112,18 @@ void write_status(JsonWriter& json, const Answer* answer, const Error* error) {
 
 }  // namespace
 
-void write_item_logprobs(JsonWriter& json, std::span<const TokenLogprobs> tokens, ItemStyle style) {
+void write_item_logprobs(JsonWriter& json, std::span<const TokenLogprobs> tokens,
+                         const Tokenizer* tokenizer) {
     json.key("logprobs");
-    if (style.tokenizer == nullptr) {
+    if (tokenizer == nullptr) {
         json.begin_array().end_array();
     } else {
-        write_token_list(json, tokens, *style.tokenizer);
+        write_token_list(json, tokens, *tokenizer);
     }
 }
 
-void write_part(JsonWriter& json, const OutputItem& item, ItemStatus status, ItemStyle style) {
+void write_part(JsonWriter& json, const OutputItem& item, ItemStatus status,
+                const Tokenizer* tokenizer) {
     const bool done = status == ItemStatus::completed;
     const bool message = item.kind == OutputItem::Kind::message;
     json.begin_object()
@@ -129,12 +131,13 @@ void write_part(JsonWriter& json, const OutputItem& item, ItemStatus status, Ite
         .member("text", done ? std::string_view(item.text) : std::string_view{});
     if (message) {
         json.key("annotations").begin_array().end_array();
-        write_item_logprobs(json, done ? item.logprobs : std::vector<TokenLogprobs>{}, style);
+        write_item_logprobs(json, done ? item.logprobs : std::vector<TokenLogprobs>{}, tokenizer);
     }
     json.end_object();
 }
 
-void write_item(JsonWriter& json, const OutputItem& item, ItemStatus status, ItemStyle style) {
+void write_item(JsonWriter& json, const OutputItem& item, ItemStatus status,
+                const Tokenizer* tokenizer) {
     const bool done = status == ItemStatus::completed;
     json.begin_object().member("id", item.id);
     if (item.kind == OutputItem::Kind::call) {
@@ -149,7 +152,7 @@ void write_item(JsonWriter& json, const OutputItem& item, ItemStatus status, Ite
             json.member("type", "reasoning").key("summary").begin_array().end_array();
         }
         json.key("content").begin_array();
-        if (done) write_part(json, item, status, style);
+        if (done) write_part(json, item, status, tokenizer);
         json.end_array();
     }
     json.member("status", status_text(status)).end_object();
@@ -158,7 +161,7 @@ void write_item(JsonWriter& json, const OutputItem& item, ItemStatus status, Ite
 std::string response_object(const ApiRequest& request, const ReplyFacts& facts,
                             const std::vector<OutputItem>& output, const Answer* answer,
                             const Error* error) {
-    const ItemStyle style{request.answer.top_logprobs ? facts.tokenizer : nullptr};
+    const Tokenizer* tokenizer = request.answer.top_logprobs ? facts.tokenizer : nullptr;
     JsonWriter json;
     json.begin_object()
         .member("id", reply_id("resp_", facts))
@@ -167,7 +170,7 @@ std::string response_object(const ApiRequest& request, const ReplyFacts& facts,
         .member("model", facts.model);
     write_status(json, answer, error);
     json.key("output").begin_array();
-    for (const OutputItem& item : output) write_item(json, item, ItemStatus::completed, style);
+    for (const OutputItem& item : output) write_item(json, item, ItemStatus::completed, tokenizer);
     json.end_array();
     write_request(json, request);
     json.key("usage");

@@ -21,16 +21,15 @@ struct OutputItem {
 
 enum class ItemStatus { in_progress, completed };
 
-// What the items of an event and of the final response need to be written.
-struct ItemStyle {
-    const Tokenizer* tokenizer = nullptr;  // nullptr: no log-probabilities
-};
-
-// The item as an object. In progress, it is empty.
-void write_item(JsonWriter& json, const OutputItem& item, ItemStatus status, ItemStyle style);
+// The item as an object. In progress, it is empty. Without a tokenizer, here and below, there are
+// no log-probabilities.
+void write_item(JsonWriter& json, const OutputItem& item, ItemStatus status,
+                const Tokenizer* tokenizer);
 // The only part of an item's content: {"type": "output_text", ...}.
-void write_part(JsonWriter& json, const OutputItem& item, ItemStatus status, ItemStyle style);
-void write_item_logprobs(JsonWriter& json, std::span<const TokenLogprobs> tokens, ItemStyle style);
+void write_part(JsonWriter& json, const OutputItem& item, ItemStatus status,
+                const Tokenizer* tokenizer);
+void write_item_logprobs(JsonWriter& json, std::span<const TokenLogprobs> tokens,
+                         const Tokenizer* tokenizer);
 
 // The response. answer and error: nullptr while it is in progress.
 std::string response_object(const ApiRequest& request, const ReplyFacts& facts,

@@ -15,12 +15,12 @@ class ResponsesWriter final : public ReplyWriter {
     ResponsesWriter(const ApiRequest& request, const ReplyFacts& facts)
         : request_(request),
           facts_(facts),
-          style_{request.answer.top_logprobs ? facts.tokenizer : nullptr} {}
+          tokenizer_(request.answer.top_logprobs ? facts.tokenizer : nullptr) {}
 
     std::string begin() override {
         const std::string response = response_object(request_, facts_, {}, nullptr, nullptr);
-        return response_event("response.created", response) +
-               response_event("response.in_progress", response);
+        const std::string created = response_event("response.created", response);
+        return created + response_event("response.in_progress", response);
     }
 
     std::string piece(const AnswerStream::Piece& piece) override {
@@ -109,14 +109,14 @@ class ResponsesWriter final : public ReplyWriter {
     std::string whole_item_event(std::string_view type, ItemStatus status) {
         JsonWriter json = open_event(type);
         json.member("output_index", items_.size() - 1).key("item");
-        write_item(json, items_.back(), status, style_);
+        write_item(json, items_.back(), status, tokenizer_);
         return sse_event(type, json.end_object().text());
     }
 
     std::string part_event(std::string_view type, ItemStatus status) {
         JsonWriter json = item_event(type);
         json.key("part");
-        write_part(json, items_.back(), status, style_);
+        write_part(json, items_.back(), status, tokenizer_);
         return sse_event(type, json.end_object().text());
     }
 
@@ -138,7 +138,7 @@ class ResponsesWriter final : public ReplyWriter {
         json.member("delta", text);
         if (logprobs != nullptr) {
             item.logprobs.insert(item.logprobs.end(), logprobs->begin(), logprobs->end());
-            write_item_logprobs(json, *logprobs, style_);
+            write_item_logprobs(json, *logprobs, tokenizer_);
         }
         return sse_event(type, json.end_object().text());
     }
@@ -152,7 +152,7 @@ class ResponsesWriter final : public ReplyWriter {
             message ? "response.output_text.done" : "response.reasoning_text.done";
         JsonWriter json = item_event(type);
         json.member("text", item.text);
-        if (message) write_item_logprobs(json, item.logprobs, style_);
+        if (message) write_item_logprobs(json, item.logprobs, tokenizer_);
         std::string out = sse_event(type, json.end_object().text());
         out += part_event("response.content_part.done", ItemStatus::completed);
         return out + whole_item_event("response.output_item.done", ItemStatus::completed);
@@ -174,7 +174,7 @@ class ResponsesWriter final : public ReplyWriter {
 
     const ApiRequest request_;
     const ReplyFacts facts_;
-    const ItemStyle style_;
+    const Tokenizer* const tokenizer_;  // nullptr: no log-probabilities
     std::vector<OutputItem> items_;
     bool open_ = false;  // the last item still grows
     size_t calls_sent_ = 0;

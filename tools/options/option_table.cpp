@@ -205,7 +205,7 @@ constexpr OptionSpec table[] = {
     {"--prefetch", "N|off", advanced, runs_model | simulating, machine,
      "Maximum experts prefetched per layer (default: adaptive, 0 to 4)",
      integer_or<&E::prefetch, 0, 64, off>},
-    {"--warm-start", "on|off", advanced, answer, machine,
+    {"--warm-start", "on|off", advanced, samples, machine,
      "Read what the last run kept in RAM, in the background, and remember what this one keeps "
      "(default: on)",
      choice<&O::warm_start, switches>},

@@ -158,7 +158,8 @@ tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origin
 }  // namespace
 
 bool Options::keeps_warm() const {
-    return warm_start && command == Command::answer && traces.empty();
+    const bool answers = command == Command::answer || command == Command::serve;
+    return warm_start && answers && traces.empty();
 }
 
 bool Options::thinking() const {

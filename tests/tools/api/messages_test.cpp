@@ -48,9 +48,11 @@ std::string anthropic_refusal(std::string_view messages) {
 TEST_CASE("chat: roles, parts, calls, results and reasoning become messages") {
     CHECK(chat_messages(R"([
         {"role":"developer","content":"Be brief."},
-        {"role":"user","name":"ann","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+        {"role":"user","name":"ann",
+         "content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
         {"role":"assistant","content":null,"reasoning_content":"hm","refusal":null,
-         "tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"x\": 1}"}},
+         "tool_calls":[{"id":"c1","type":"function",
+                        "function":{"name":"f","arguments":"{\"x\": 1}"}},
                        {"id":"c2","function":{"name":"g","arguments":""}}]},
         {"role":"tool","tool_call_id":"c2","content":"2"},
         {"role":"tool","content":[{"type":"text","text":"1"}]},
@@ -118,7 +120,8 @@ TEST_CASE("responses: items become messages, and the assistant's are joined") {
     CHECK(input_items(R"("hi")") == "user: hi\n");
     CHECK(input_items(R"([
         {"role":"user","content":"q"},
-        {"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
+        {"type":"reasoning","id":"rs_1","summary":[],
+         "content":[{"type":"reasoning_text","text":"hm"}]},
         {"type":"message","role":"assistant","id":"msg_1","status":"completed",
          "content":[{"type":"output_text","text":"I look.","annotations":[]}]},
         {"type":"function_call","call_id":"c1","id":"fc_1","name":"f","arguments":"{}"},
@@ -155,7 +158,8 @@ TEST_CASE("anthropic: blocks become messages, results in the order given") {
             {"type":"text","text":"I look."},
             {"type":"tool_use","id":"t1","name":"f","input":{"b":[1,2.0],"a":null}}]},
         {"role":"user","content":[
-            {"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"r"}],"is_error":false},
+            {"type":"tool_result","tool_use_id":"t1","is_error":false,
+             "content":[{"type":"text","text":"r"}]},
             {"type":"tool_result","tool_use_id":"t2"},
             {"type":"text","text":"go","cache_control":{"type":"ephemeral"}},
             {"type":"text","text":"on"}]},
