@@ -19,6 +19,8 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds look_every{100};  // at signals
+constexpr std::chrono::milliseconds warm_up_pause{1};
+constexpr std::chrono::minutes remember_every{5};
 
 Result<AccessRules> access_rules(const ServeOptions& serve) {
     AccessRules rules;
@@ -119,41 +121,39 @@ ServedModel served_model(const ModelRun& run, const Options& options) {
             std::time(nullptr)};
 }
 
-// Remembers the experts in RAM now and then, for a server that is killed.
-class ExpertMemory {
+// Keeps the experts that are worth it: reads those of the last run while there is nothing to do,
+// and remembers its own now and then.
+class ExpertKeeper {
  public:
-    explicit ExpertMemory(const Session& session) : session_(session) {}
-    ~ExpertMemory() { (void)session_.remember_experts(); }
-    ExpertMemory(const ExpertMemory&) = delete;
-    ExpertMemory& operator=(const ExpertMemory&) = delete;
-    void answered() { changed_ = true; }
-    void idle() {
-        if (!changed_ || seconds_since(kept_) < every_s) return;
-        (void)session_.remember_experts();
-        kept_ = Clock::now();
-        changed_ = false;
+    explicit ExpertKeeper(Session& session) : session_(session) {}
+    ~ExpertKeeper() { (void)session_.remember_experts(); }
+    ExpertKeeper(const ExpertKeeper&) = delete;
+    ExpertKeeper& operator=(const ExpertKeeper&) = delete;
+
+    // Between requests. How long to wait for the next one: not long while there is more to read. A
+    // failing drive is reported by the answer that needs it.
+    std::chrono::milliseconds idle() {
+        if (Clock::now() - remembered_ >= remember_every) {
+            (void)session_.remember_experts();
+            remembered_ = Clock::now();
+        }
+        const auto more = session_.warm_up();
+        return more && *more ? warm_up_pause : look_every;
     }
 
  private:
-    static constexpr double every_s = 60;
-    const Session& session_;
-    Clock::time_point kept_ = Clock::now();
-    bool changed_ = false;
+    Session& session_;
+    Clock::time_point remembered_ = Clock::now();
 };
 
-// Answers until a signal asks to end. Without a request, reads experts that the last run kept.
+// Answers until a signal asks to end.
 void answer_requests(ModelRun& run, RequestQueue& queue, Monitor& monitor) {
-    constexpr std::chrono::milliseconds between_reads{2};
     monitor.begin(*run.session);
     CachedSource source(*run.session, *run.prompts, run.engine->tokenizer());
-    ExpertMemory memory(*run.session);
     AnswerLoop loop(queue, source, run.engine->tokenizer(), run.facts.end_tokens,
                     watched_by(monitor, *run.session));
-    while (!interrupt_requested()) {
-        const auto warming = run.session->warm_up();  // an error meets the next answer, too
-        if (loop.step(warming && *warming ? between_reads : look_every)) memory.answered();
-        memory.idle();
-    }
+    ExpertKeeper keeper(*run.session);
+    while (!interrupt_requested()) loop.step(keeper.idle());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ constexpr CommandSpec table[] = {
     {Command::answer, "", "MODEL", "chat in the terminal, or answer once",
      "Runs a mixture-of-experts model that is larger than memory, from unmodified safetensors\n"
      "files. MODEL is a folder, or an id such as org/name in the Hugging Face cache."},
-    {Command::serve, "serve", "MODEL", "answer HTTP requests like those of OpenAI and Anthropic",
+    {Command::serve, "serve", "MODEL", "answer HTTP requests: the APIs of OpenAI and Anthropic",
      "Loads a model once and answers HTTP requests: the APIs of OpenAI and Anthropic, and a page\n"
      "for the browser. One request is answered at a time; the others wait in a fair queue."},
     {Command::batch, "batch", "MODEL [IN.jsonl] -o FILE", "answer many requests from a file",

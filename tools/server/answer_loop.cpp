@@ -14,15 +14,14 @@ Result<Answer> AnswerLoop::answer(AnswerJob& job) {
                     });
 }
 
-bool AnswerLoop::step(std::chrono::milliseconds patience) {
+void AnswerLoop::step(std::chrono::milliseconds patience) {
     const std::shared_ptr<AnswerJob> job = queue_.next(patience);
-    if (!job) return false;
+    if (!job) return;
     hooks_.begin(*job);
     auto result = answer(*job);
     hooks_.end(*job, result);
     queue_.done();
     job->finish(std::move(result));
-    return true;
 }
 
 }  // namespace sluice

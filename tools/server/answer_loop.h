@@ -27,8 +27,8 @@ class AnswerLoop {
           end_tokens_(end_tokens),
           hooks_(std::move(hooks)) {}
 
-    // Answers the next request, if one comes within `patience`: whether one came. Engine thread.
-    bool step(std::chrono::milliseconds patience);
+    // Answers the next request, if one comes within `patience`. Engine thread.
+    void step(std::chrono::milliseconds patience);
 
  private:
     Result<Answer> answer(AnswerJob& job);

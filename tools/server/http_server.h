@@ -27,8 +27,8 @@ struct HttpServerOptions {
     std::chrono::milliseconds idle_timeout{30'000};  // between requests of a connection
 };
 
-// A request and the way back to its client. Used by the connection's thread only. Exactly one of
-// reply() and begin_stream() is called; a handler that returns without either closes the connection.
+// A request and the way back to its client. Used by the connection's thread only. At most one of
+// reply() and begin_stream() is called, once; without either the connection closes.
 class Exchange {
  public:
     Exchange(HttpRequest request, Connection& connection, const HttpServerOptions& options)

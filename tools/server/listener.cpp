@@ -20,7 +20,8 @@ constexpr int backlog = 128;
 
 tl::unexpected<Error> cannot_listen(const std::string& host, uint16_t port, int error) {
     std::string why = errno_text(error);
-    if (error == EADDRINUSE) why = "another program uses this port; choose one with --port (0: any)";
+    if (error == EADDRINUSE)
+        why = "another program uses this port; choose one with --port (0: any)";
     if (error == EACCES) why = "ports below 1024 need a privilege; choose another with --port";
     return fail(Code::io, cat("cannot listen on ", printable(host), " port ", port, ": ", why));
 }
