@@ -119,7 +119,7 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     options.context = run.facts.context;
     options.top_logprobs = request.top_logprobs;
     options.constraint =
-        answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, std::move(*grammar), *call);
+        answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, *grammar, *call);
     return PreparedRequest{std::move(*ids), std::move(options)};
 }
 

@@ -14,10 +14,10 @@ constexpr CommandSpec table[] = {
     {Command::serve, "serve", "MODEL", "answer HTTP requests: the APIs of OpenAI and Anthropic",
      "Loads a model once and answers HTTP requests: the APIs of OpenAI and Anthropic, and a page\n"
      "for the browser. One request is answered at a time; the others wait in a fair queue."},
-    {Command::batch, "batch", "MODEL [IN.jsonl] -o FILE", "answer many requests from a file",
-     "Answers the requests in the lines of IN.jsonl (as in OpenAI's batch files) and adds a line\n"
+    {Command::batch, "batch", "MODEL IN -o FILE", "answer many requests from a file",
+     "Answers the requests in the lines of the file IN (as in OpenAI's batch files) and adds a line\n"
      "for each to FILE as soon as it is answered; run again, it goes on where it was stopped.\n"
-     "Without IN.jsonl it answers the lines of standard input as they come; without -o, on stdout."},
+     "Without IN it answers the lines of standard input as they come; without -o, on stdout."},
     {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a trace",
      "Answers greedily and writes the tokens and the best logits of each step as a trace, which\n"
      "`sluice MODEL --verify` compares with another run."},

@@ -4,6 +4,7 @@
 
 #include "io/checksum.h"
 #include "io/clock.h"
+#include "io/text.h"
 
 namespace sluice {
 
