@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "engine/text/python_json.h"
 #include "io/text.h"
 #include "tools/api/content.h"
-#include "tools/api/json_text.h"
 
 namespace sluice {
 
@@ -66,7 +66,7 @@ Result<void> read_call(const Json& block, Message& message) {
     if (auto done = store(text_of(block["name"]), call.name); !done) return done;
     const Json input = block["input"];
     if (!input.is_object()) return bad_value(input, "an object");
-    call.arguments = json_text(input);
+    call.arguments = python_json(input);
     message.calls.push_back(std::move(call));
     return {};
 }

@@ -2,11 +2,11 @@
 #include <limits>
 #include <utility>
 
+#include "engine/text/python_json.h"
 #include "io/text.h"
 #include "tools/api/anthropic_messages.h"
 #include "tools/api/common_fields.h"
 #include "tools/api/content.h"
-#include "tools/api/json_text.h"
 #include "tools/api/requests.h"
 #include "tools/api/tool_fields.h"
 
@@ -16,11 +16,11 @@ namespace {
 
 // In OpenAI's words, which are those of the model's chat encoding.
 std::string declaration(const Json& tool) {
-    std::string out = cat("{\"name\":", json_text(tool["name"]));
+    std::string out = cat("{\"name\": ", python_json(tool["name"]));
     if (!tool["description"].is_null()) {
-        out += cat(",\"description\":", json_text(tool["description"]));
+        out += cat(", \"description\": ", python_json(tool["description"]));
     }
-    return cat(out, ",\"parameters\":", json_text(tool["input_schema"]), "}");
+    return cat(out, ", \"parameters\": ", python_json(tool["input_schema"]), "}");
 }
 
 Result<void> read_tools(const Json& value, Draft& draft) {

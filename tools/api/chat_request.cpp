@@ -1,11 +1,11 @@
 // Source of requests.h: /v1/chat/completions.
 #include <utility>
 
+#include "engine/text/python_json.h"
 #include "io/text.h"
 #include "tools/api/chat_messages.h"
 #include "tools/api/common_fields.h"
 #include "tools/api/content.h"
-#include "tools/api/json_text.h"
 #include "tools/api/requests.h"
 #include "tools/api/tool_fields.h"
 
@@ -26,7 +26,7 @@ Result<void> read_tools(const Json& value, Draft& draft) {
         }
         const Json function = value.at(i)["function"];
         auto declared =
-            declare_tool(function["name"], function["parameters"], json_text(function), draft);
+            declare_tool(function["name"], function["parameters"], python_json(function), draft);
         if (!declared) return declared;
     }
     return {};

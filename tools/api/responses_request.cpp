@@ -1,10 +1,10 @@
 // Source of requests.h: /v1/responses.
 #include <utility>
 
+#include "engine/text/python_json.h"
 #include "io/text.h"
 #include "tools/api/common_fields.h"
 #include "tools/api/content.h"
-#include "tools/api/json_text.h"
 #include "tools/api/requests.h"
 #include "tools/api/responses_input.h"
 #include "tools/api/tool_fields.h"
@@ -20,7 +20,7 @@ std::string declaration(const Json& tool) {
     std::string out;
     tool.each_member([&](std::string_view key, const Json& member) {
         if (key == "type") return true;
-        out += cat(out.empty() ? "" : ",", json_quote(key), ":", json_text(member));
+        out += cat(out.empty() ? "" : ", ", json_quote(key), ": ", python_json(member));
         return true;
     });
     return cat("{", out, "}");

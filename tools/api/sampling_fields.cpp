@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t top_k_max = std::numeric_limits<int32_t>::max();
 constexpr double temperature_max = 2, penalty_max = 2, bias_max = 100, repetition_max = 10;
-constexpr size_t biases_max = 1024;
 
 Result<void> read_temperature(const Json& value, Draft& draft) {
     return store(number_in(value, 0, temperature_max), draft.sampler().temperature);
@@ -44,17 +43,20 @@ Result<void> read_repetition_penalty(const Json& value, Draft& draft) {
     return store(std::move(penalty), draft.sampler().repetition_penalty);
 }
 
-// Penalties and biases that change nothing are accepted.
-Result<void> read_additive_penalty(const Json& value, Draft&) {
-    const auto penalty = number_in(value, -penalty_max, penalty_max);
-    if (!penalty) return tl::unexpected(penalty.error());
-    if (*penalty == 0) return {};
-    return fail(Code::unsupported, cat(value.path(), ": not supported, other than 0"));
+Result<void> read_presence_penalty(const Json& value, Draft& draft) {
+    return store(number_in(value, -penalty_max, penalty_max), draft.sampler().presence_penalty);
 }
 
-Result<void> read_logit_bias(const Json& value, Draft&) {
+Result<void> read_frequency_penalty(const Json& value, Draft& draft) {
+    return store(number_in(value, -penalty_max, penalty_max), draft.sampler().frequency_penalty);
+}
+
+Result<void> read_logit_bias(const Json& value, Draft& draft) {
     if (!value.is_object()) return bad_value(value, "an object of token ids and numbers");
-    if (value.size() > biases_max) return bad_value(value, cat("at most ", biases_max, " tokens"));
+    if (value.size() > logit_bias_max)
+        return bad_value(value, cat("at most ", logit_bias_max, " tokens"));
+    auto& biases = draft.sampler().logit_bias;
+    biases.clear();
     Result<void> result;
     value.each_member([&](std::string_view key, const Json& bias) {
         int32_t id = 0;
@@ -63,8 +65,8 @@ Result<void> read_logit_bias(const Json& value, Draft&) {
             result = bad_value(value, cat("token ids as keys, found \"", printable(key), "\""));
         } else if (const auto number = number_in(bias, -bias_max, bias_max); !number) {
             result = tl::unexpected(number.error());
-        } else if (*number != 0) {
-            result = fail(Code::unsupported, cat(bias.path(), ": not supported, other than 0"));
+        } else {
+            biases.push_back({id, *number});
         }
         return result.has_value();
     });
@@ -88,8 +90,8 @@ constexpr Field sampling[] = {
     {"min_p", Use::used, read_min_p},
     {"repetition_penalty", Use::used, read_repetition_penalty},
     {"repeat_penalty", Use::used, read_repetition_penalty},
-    {"presence_penalty", Use::used, read_additive_penalty},
-    {"frequency_penalty", Use::used, read_additive_penalty},
+    {"presence_penalty", Use::used, read_presence_penalty},
+    {"frequency_penalty", Use::used, read_frequency_penalty},
     {"logit_bias", Use::used, read_logit_bias},
     {"seed", Use::used, read_seed},
     {"ignore_eos", Use::used, read_ignore_eos},

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/text/python_json.h"
 #include "io/text.h"
-#include "tools/api/json_text.h"
 
 namespace sluice {
 
@@ -88,7 +88,7 @@ Result<void> read_parallel_calls(const Json& value, Draft& draft) {
 Result<void> set_schema(const Json& schema, Draft& draft) {
     if (!schema.is_object()) return bad_value(schema, "a JSON schema, which is an object");
     draft.answer().format = ResponseFormat::json_schema;
-    draft.answer().schema = json_text(schema);
+    draft.answer().schema = python_json(schema);
     return {};
 }
 

@@ -165,7 +165,7 @@ TEST_CASE("anthropic: blocks become messages, results in the order given") {
             {"type":"text","text":"on"}]},
         {"role":"system","content":"late"}])") ==
           "user: q\n"
-          "assistant: I look. (hm) call t1 f {\"b\":[1,2.0],\"a\":null}\n"
+          "assistant: I look. (hm) call t1 f {\"b\": [1, 2.0], \"a\": null}\n"
           "tool: r [t1]\n"
           "tool:  [t2]\n"
           "user: go\n\non\n"
@@ -194,7 +194,7 @@ TEST_CASE("anthropic: blocks become messages, results in the order given") {
 
 TEST_CASE("the same tool is the same declaration in every API") {
     const std::string wanted =
-        R"({"name":"f","description":"d","parameters":{"type":"object","properties":{}}})";
+        R"({"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}})";
     const std::string schema = R"({"type":"object","properties":{}})";
     const std::string openai_tool =
         cat(R"("tools":[{"type":"function","function":{"name":"f","description":"d","parameters":)",

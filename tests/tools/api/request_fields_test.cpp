@@ -42,10 +42,17 @@ std::vector<UsedField> sampling() {
          [](R r) { return r.answer.sampler.repetition_penalty == 1.1; }, R"("1")", "0"},
         {all, R"("repeat_penalty":1.1)",
          [](R r) { return r.answer.sampler.repetition_penalty == 1.1; }, R"("1")", "11"},
-        {all, R"("presence_penalty":0)", [](R) { return true; }, R"("1")", "2.5"},
-        {all, R"("frequency_penalty":0.0)", [](R) { return true; }, R"("1")", "-2.5"},
-        {all, R"("logit_bias":{"17":0})", [](R) { return true; }, "[]", R"({"17":101})",
-         "logit_bias"},
+        {all, R"("presence_penalty":0.5)",
+         [](R r) { return r.answer.sampler.presence_penalty == 0.5; }, R"("1")", "2.5"},
+        {all, R"("frequency_penalty":-2)",
+         [](R r) { return r.answer.sampler.frequency_penalty == -2; }, R"("1")", "-2.5"},
+        {all, R"("logit_bias":{"17":-100,"2":0.5})",
+         [](R r) {
+             const auto& bias = r.answer.sampler.logit_bias;
+             return bias.size() == 2 && bias[0].id == 17 && bias[0].bias == -100 &&
+                    bias[1].id == 2 && bias[1].bias == 0.5;
+         },
+         "[]", R"({"17":101})", "logit_bias"},
         {all, R"("ignore_eos":true)", [](R r) { return r.answer.ignore_eos; }, "1", ""},
         {openai, R"("temperature":1.5)", [](R r) { return r.answer.sampler.temperature == 1.5; },
          R"("hot")", "2.1"},
@@ -128,7 +135,7 @@ std::vector<UsedField> formats() {
     const auto object = [](R r) { return r.answer.format == ResponseFormat::json_object; };
     const auto schema = [](R r) {
         return r.answer.format == ResponseFormat::json_schema &&
-               r.answer.schema == R"({"type":"object","maximum":1.0})";
+               r.answer.schema == R"({"type": "object", "maximum": 1.0})";
     };
     const std::string inner =
         R"("name":"n","strict":true,"schema":{"type":"object","maximum":1.0})";
@@ -291,9 +298,6 @@ TEST_CASE("a refused field is named, unless it asks for nothing") {
         {{completions}, R"("best_of":3)", "best_of: only 1 answer per request"},
         {{completions}, R"("echo":true)", "echo: the prompt is not returned"},
         {{completions}, R"("suffix":"x")", "suffix: this model does not fill gaps"},
-        {all, R"("presence_penalty":1)", "presence_penalty: not supported, other than 0"},
-        {all, R"("frequency_penalty":-1)", "frequency_penalty: not supported, other than 0"},
-        {all, R"("logit_bias":{"5":-100})", "logit_bias.5: not supported, other than 0"},
         {openai, R"("moderation":{"model":"m"})", "moderation: answers are not moderated here"},
         {{chat}, R"("modalities":["text","audio"])", "modalities[1]: answers are text only"},
         {{chat}, R"("audio":{"voice":"x"})", "audio: answers are text only"},
