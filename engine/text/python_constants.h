@@ -28,8 +28,7 @@ struct PythonConstant {
 // The value begins with a literal; `+` with literals and earlier names of this list may follow.
 // Everything else is passed over; a name whose last assignment at module level was passed over is
 // not in the list. An escape that is not supported (\N{...}, lone surrogates) or a text of more
-// than
-// 256 KiB becomes the problem of its constant.
+// than 256 KiB becomes the problem of its constant.
 //
 // corrupt, naming the line: no valid UTF-8, a zero byte, a literal or bracket that does not end,
 // more than 8 MiB of text in all. Time is linear in the source and in these texts.
