@@ -15,8 +15,8 @@ constexpr CommandSpec table[] = {
      "Loads a model once and answers HTTP requests: the APIs of OpenAI and Anthropic, and a page\n"
      "for the browser. One request is answered at a time; the others wait in a fair queue."},
     {Command::batch, "batch", "MODEL IN -o FILE", "answer many requests from a file",
-     "Answers the requests in the lines of the file IN (as in OpenAI's batch files) and adds a line\n"
-     "for each to FILE as soon as it is answered; run again, it goes on where it was stopped.\n"
+     "Answers the requests in the lines of the file IN (as in OpenAI's batch files) and adds a\n"
+     "line for each to FILE as soon as it is answered; run again, it goes on where it stopped.\n"
      "Without IN it answers the lines of standard input as they come; without -o, on stdout."},
     {Command::record, "record", "MODEL -o FILE", "write a greedy answer as a trace",
      "Answers greedily and writes the tokens and the best logits of each step as a trace, which\n"
