@@ -57,6 +57,8 @@ class DeviceExperts {
     // Call after launching: the compute started so far is what reads the slots handed out.
     void used();
     void token_passed() { tier_.token_passed(); }
+    // What the VRAM keeps, the expert that decode used last first.
+    std::vector<ExpertKey> by_recency() const { return tier_.by_recency(); }
 
     const CacheStats& stats() const { return stats_; }
     uint32_t cache_slots() const { return tier_.entries(); }

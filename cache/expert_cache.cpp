@@ -1,6 +1,7 @@
 #include "cache/expert_cache.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "cache/expert_cache_impl.h"
@@ -20,7 +21,8 @@ ExpertCache::Impl::Impl(const ExpertCacheOptions& options, const ExpertMap& map,
       asked_at_(static_cast<size_t>(map.experts()), 0),
       kept_(static_cast<size_t>(map.experts()), false),
       prefetcher_(map, ring, reader_, slots_, demand_, stats_),
-      ahead_(map, reader_, slots_, demand_, stats_) {
+      ahead_(map, reader_, slots_, demand_, stats_),
+      warm_up_(map, reader_, slots_, demand_) {
     const auto experts = static_cast<size_t>(map.experts());
     items_.reserve(experts);
     ready_.reserve(experts);
@@ -98,6 +100,7 @@ void ExpertCache::Impl::look_up(std::span<const int32_t> experts, DemandKind kin
             }
             prefetcher_.used(slot, decode && !ready);
             ahead_.taken(slot);
+            warm_up_.taken(slot);
         }
         ++(decode ? stats_.asked : stats_.prompt_asked);
         if (hit) ++(decode ? stats_.hits : stats_.prompt_hits);
@@ -353,6 +356,21 @@ void ExpertCache::read_ahead(int32_t layer, std::span<const int32_t> experts) {
     if (layer == impl.demand_.layer && impl.given_ < impl.items_.size()) return;
     impl.ahead_.announce(layer, experts);
     (void)impl.progress();
+}
+
+void ExpertCache::warm_up(std::span<const ExpertKey> keys) {
+    impl_->warm_up_.add(keys);
+}
+
+Result<bool> ExpertCache::go_on_warming_up() {
+    if (!impl_->warm_up_.running()) return false;
+    impl_->reader_.expect_demand_after(std::numeric_limits<double>::infinity());
+    if (auto moved = pump(); !moved) return tl::unexpected(moved.error());
+    return impl_->warm_up_.running();
+}
+
+std::vector<ExpertKey> ExpertCache::by_recency() const {
+    return impl_->tier_.by_recency();
 }
 
 Result<void> ExpertCache::pump() {

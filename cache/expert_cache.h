@@ -29,6 +29,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "cache/policy.h"
 #include "cache/stats.h"
@@ -115,6 +116,14 @@ class ExpertCache {
     // announcement. What the next demand does not ask for is dropped; in a chunk group, what the
     // layer's last chunk does not ask for.
     void read_ahead(int32_t layer, std::span<const int32_t> experts);
+    // Reads `keys`, most valuable first, into entries that hold nothing, whenever the drives have
+    // no other work (warm_up.h). From then on hits and evictions depend on timing.
+    void warm_up(std::span<const ExpertKey> keys);
+    // Lets a warm-up progress while no demand is expected; never blocks. Whether there is more to
+    // read: call it again in a millisecond or two.
+    Result<bool> go_on_warming_up();
+    // What the cache keeps, the expert that decode used last first.
+    std::vector<ExpertKey> by_recency() const;
     // Lets reads progress; call between pieces of compute.
     Result<void> pump();
     // To be called after every forward pass: a decode step or a chunk of a prompt. For a chunk

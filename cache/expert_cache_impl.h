@@ -8,6 +8,7 @@
 #include "cache/running_demand.h"
 #include "cache/slot_pool.h"
 #include "cache/tier.h"
+#include "cache/warm_up.h"
 
 namespace sluice {
 
@@ -44,6 +45,8 @@ struct ExpertCache::Impl {
     Result<void> collect_finished();
     void arrived(const Arrived& one);
     void lost(uint32_t number);
+    void keep_warm(uint32_t number);
+    void settle_warm_up();
     Result<void> drain();
     void take_handles_back();
     Result<void> progress();
@@ -78,6 +81,7 @@ struct ExpertCache::Impl {
 
     Prefetcher prefetcher_;
     ReadAhead ahead_;
+    WarmUp warm_up_;
 };
 
 }  // namespace sluice

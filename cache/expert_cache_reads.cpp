@@ -59,7 +59,12 @@ void ExpertCache::Impl::start_reads() {
         std::min(static_cast<uint32_t>(tier_.lent().size()), static_cast<uint32_t>(map_.experts()));
     const uint32_t reserve = demand_.more ? lent - kept_count_ : 0;
     ahead_.start(all_started() ? std::nullopt : std::optional(next_read()), reserve);
-    if (all_started()) prefetcher_.start();
+    if (!all_started()) return;
+    prefetcher_.start();
+    if (in_chunk_group_) return;
+    if (tier_.full()) warm_up_.stop();
+    warm_up_.start();
+    settle_warm_up();
 }
 
 Result<void> ExpertCache::Impl::progress() {
@@ -111,6 +116,8 @@ void ExpertCache::Impl::arrived(const Arrived& one) {
     (demanded ? stats_.bytes_demand : stats_.bytes_prefetch) += map_.expert_bytes(one.key);
     if (wanted) {
         ready_.push_back(slot.item);
+    } else if (warm_up_.taken(slot)) {
+        keep_warm(number);
     } else if (slot.prefetched && prefetcher_.passed(slot)) {
         prefetcher_.drop(number);
     } else if (slot.read_ahead && !ahead_.needed(slot.key.layer)) {
@@ -118,9 +125,22 @@ void ExpertCache::Impl::arrived(const Arrived& one) {
     }
 }
 
+void ExpertCache::Impl::keep_warm(uint32_t number) {
+    const ExpertKey key = slots_[number].key;
+    if (!tier_.place_unasked(key)) return slots_.give_back(number);
+    slots_.seat(number, tier_.find(key));
+    ++stats_.warmed;
+}
+
+void ExpertCache::Impl::settle_warm_up() {
+    const std::span<const ExpertKey> read = warm_up_.finished();
+    if (!read.empty()) tier_.settle(read);
+}
+
 // Takes the slot, and its entry if it has one, from an expert that was not read.
 void ExpertCache::Impl::lost(uint32_t number) {
     Slot& slot = slots_[number];
+    if (warm_up_.taken(slot)) warm_up_.stop();
     if (slot.cached) {
         tier_.remove(tier_.find(slot.key));
         slots_.vacate(number);

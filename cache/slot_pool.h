@@ -31,6 +31,7 @@ struct Slot {
     bool cached = false;      // belongs to an entry of the tier
     bool prefetched = false;  // for a guess in decode; not used yet
     bool read_ahead = false;  // for a prompt; not used yet
+    bool warming = false;     // for a warm-up; in flight
 };
 
 class SlotPool {

@@ -30,12 +30,14 @@ namespace sluice {
     COUNTER(uint64_t, prefetch_started, "prefetch_started")                                        \
     COUNTER(uint64_t, prefetch_used, "prefetch_used")                                              \
     COUNTER(uint64_t, prefetch_wasted, "prefetch_wasted")                                          \
+    /* Experts that a warm-up read (ExpertCache::warm_up). */                                      \
+    COUNTER(uint64_t, warmed, "warmed")                                                            \
     /* Experts predicted for the next layer, followed or not. */                                   \
     COUNTER(uint64_t, guesses, "guesses")                                                          \
     COUNTER(uint64_t, guesses_right, "guesses_right")                                              \
     /* How often the governor gave prefetching up. */                                              \
     COUNTER(uint64_t, prefetch_switched_off, "prefetch_switched_off")                              \
-    /* Read; a cancelled prefetch counts with what it had read by then. */                         \
+    /* Read; a cancelled prefetch counts with what it had read. Warm-ups are prefetches. */        \
     COUNTER(uint64_t, bytes_demand, "bytes_demand")                                                \
     COUNTER(uint64_t, bytes_prefetch, "bytes_prefetch")                                            \
     /* Seconds in which the engine waited for an expert. */                                        \

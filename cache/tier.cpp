@@ -9,7 +9,8 @@ Tier::Tier(std::unique_ptr<Policy> policy, uint32_t entries, int32_t layers, int
       experts_(experts),
       entry_of_(static_cast<size_t>(layers) * static_cast<size_t>(experts), -1),
       key_of_(entries),
-      protected_(entries, 0) {
+      protected_(entries, 0),
+      touched_(entries, 0) {
     empty_.reserve(entries);
     lent_.reserve(lendable());
     for (uint32_t entry = entries; entry-- > 0;) empty_.push_back(entry);
@@ -19,7 +20,10 @@ int64_t Tier::hit(ExpertKey key, bool touch) {
     const int32_t entry = entry_of_[index(key)];
     if (entry < 0) return -1;
     protected_[static_cast<uint32_t>(entry)] = demand_;
-    if (touch) policy_->touched(static_cast<uint32_t>(entry), key);
+    if (touch) {
+        policy_->touched(static_cast<uint32_t>(entry), key);
+        touched_[static_cast<uint32_t>(entry)] = demand_;
+    }
     return entry;
 }
 
@@ -44,9 +48,29 @@ Tier::Placed Tier::place(ExpertKey key, bool evict) {
     const auto entry = static_cast<uint32_t>(placed.entry);
     key_of_[entry] = key;
     entry_of_[index(key)] = static_cast<int32_t>(entry);
-    protected_[entry] = demand_;
+    protected_[entry] = touched_[entry] = demand_;
     policy_->inserted(entry, key);
     return placed;
+}
+
+bool Tier::place_unasked(ExpertKey key) {
+    const Placed placed = place(key, false);
+    if (placed.entry < 0) return false;
+    const auto entry = static_cast<uint32_t>(placed.entry);
+    protected_[entry] = touched_[entry] = 0;
+    return true;
+}
+
+void Tier::settle(std::span<const ExpertKey> by_value) {
+    const std::vector<ExpertKey> asked = by_recency();
+    const auto touch = [this](const ExpertKey& key, bool was_asked) {
+        const int32_t entry = entry_of_[index(key)];
+        if (entry < 0 || (touched_[static_cast<uint32_t>(entry)] > 0) != was_asked) return;
+        policy_->touched(static_cast<uint32_t>(entry), key);
+    };
+    std::for_each(by_value.rbegin(), by_value.rend(),
+                  [&](const ExpertKey& key) { touch(key, false); });
+    std::for_each(asked.rbegin(), asked.rend(), [&](const ExpertKey& key) { touch(key, true); });
 }
 
 void Tier::remove(int64_t entry_number) {
@@ -60,7 +84,19 @@ void Tier::vacate(uint32_t entry) {
     policy_->removed(entry);
     entry_of_[index(key_of_[entry])] = -1;
     key_of_[entry] = ExpertKey{};
-    protected_[entry] = 0;
+    protected_[entry] = touched_[entry] = 0;
+}
+
+std::vector<ExpertKey> Tier::by_recency() const {
+    std::vector<uint32_t> order;
+    for (uint32_t entry = 0; entry < entries(); ++entry) {
+        if (key_of_[entry] != ExpertKey{}) order.push_back(entry);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [this](uint32_t a, uint32_t b) { return touched_[a] > touched_[b]; });
+    std::vector<ExpertKey> keys;
+    for (uint32_t entry : order) keys.push_back(key_of_[entry]);
+    return keys;
 }
 
 uint32_t Tier::lend() {

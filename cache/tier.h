@@ -32,6 +32,12 @@ class Tier {
     };
     // Gives `key`, which has none, an entry: an empty one or, with `evict`, the policy's victim.
     Placed place(ExpertKey key, bool evict);
+    // Gives `key`, which has none and that nobody asked for, an entry that is empty. False: there
+    // is none.
+    bool place_unasked(ExpertKey key);
+    // Tells the policy the order of what place_unasked() placed: those that no demand has touched
+    // since are worth less than the others; among them, the first of `by_value` is worth most.
+    void settle(std::span<const ExpertKey> by_value);
     // Empties the entry, because its read failed or was given up.
     void remove(int64_t entry);
 
@@ -53,6 +59,9 @@ class Tier {
     void token_passed() { policy_->token_passed(); }
 
     int64_t find(ExpertKey key) const { return entry_of_[index(key)]; }
+    bool full() const { return empty_.empty(); }
+    // All experts that have an entry, the one that decode used last first.
+    std::vector<ExpertKey> by_recency() const;
     uint32_t entries() const { return static_cast<uint32_t>(key_of_.size()); }
 
  private:
@@ -69,6 +78,8 @@ class Tier {
     std::vector<int32_t> entry_of_;    // [layers * experts], -1: none
     std::vector<ExpertKey> key_of_;    // [entries]
     std::vector<uint64_t> protected_;  // [entries]: the last demand that used it
+    // [entries]: the last demand that filled or touched it; 0: none
+    std::vector<uint64_t> touched_;
     std::vector<uint32_t> empty_;      // lowest number last
     std::vector<uint32_t> lent_;
 };

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include "engine/engine_impl.h"
+#include "engine/warm_start.h"
 #include "io/profile.h"
 #include "io/text.h"
 
@@ -14,6 +15,8 @@ Result<std::unique_ptr<Engine>> Engine::load(
     engine->impl_ = std::make_unique<Impl>();
     auto loaded = load_model(options, {progress, cancel}, engine->impl_->loaded);
     if (!loaded) return tl::unexpected(loaded.error());
+    Runtime& rt = engine->impl_->loaded.runtime;
+    if (rt.warm_start()) rt.tiers.cache->warm_up(recall_experts(rt));
     return engine;
 }
 

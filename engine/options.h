@@ -64,6 +64,9 @@ struct EngineOptions {
     int32_t chunk = 0;
     IndexKeys index_keys = IndexKeys::own;
     std::string record_routes;  // file, or empty
+    // Read the experts that the last run of this model kept, in the background, and remember those
+    // of this run. Not while routes are recorded: their replay begins with an empty cache.
+    bool warm_start = false;
     uint64_t seed = 0;
     // Called before reads are measured at length, with the approximate seconds; may be empty.
     std::function<void(double seconds)> measuring;

@@ -6,6 +6,7 @@
 #include "engine/engine_impl.h"
 #include "engine/forward/chunked_prompt.h"
 #include "engine/forward/forward.h"
+#include "engine/warm_start.h"
 #include "io/clock.h"
 #include "io/log.h"
 #include "io/profile.h"
@@ -325,6 +326,13 @@ void Session::set_probe(Probe* probe) {
 }
 void Session::set_progress(std::function<void(double done)> progress) {
     impl_->progress = std::move(progress);
+}
+Result<bool> Session::warm_up() {
+    return impl_->rt().tiers.cache->go_on_warming_up();
+}
+bool Session::remember_experts() const {
+    const Runtime& rt = impl_->rt();
+    return !rt.warm_start() || sluice::remember_experts(rt);
 }
 Result<void> Session::keep_routes() {
     RouteRecorder* recorder = impl_->rt().recorder.get();

@@ -77,6 +77,14 @@ class Session {
     void set_progress(std::function<void(double done)> progress);
     const RunStats& stats() const;
     void clear_stats();
+    // With EngineOptions::warm_start: reads experts that the last run kept, while the caller has
+    // nothing else to do; never blocks. Whether more are left: call it again in a millisecond or
+    // two. Between layers of a feed they are read, too, where drives have nothing else to do.
+    Result<bool> warm_up();
+    // With EngineOptions::warm_start: remembers what is in RAM and VRAM for the next run. Call it
+    // at the end, and now and then in a run that may be killed; costs a few small reads. False if
+    // it cannot be kept.
+    bool remember_experts() const;
     // Call it at the end: completes the file of --record-routes. An io error if it could not be
     // written.
     Result<void> keep_routes();

@@ -66,12 +66,14 @@ class Chat {
           output_(1),
           reader_(make_line_reader(terminal, history_file())) {
         options_.system_prompt = system;
+        reader_->set_idle_work([this] { return warm_up(); });
         clear();
     }
 
     // Returns the exit code. Recorded routes are complete then, or their error is reported.
     int run() {
         const int code = converse();
+        (void)run_.session->remember_experts();
         auto kept = run_.session->keep_routes();
         if (kept) return code;
         const int failed = report_error(kept.error());
@@ -105,6 +107,12 @@ class Chat {
             if (output_.reader_gone()) return exit_reader_gone;
         }
         return failure_;
+    }
+
+    // A failing drive is reported by the answer that needs it.
+    bool warm_up() {
+        const auto more = run_.session->warm_up();
+        return more && *more;
     }
 
     static std::string history_file() {

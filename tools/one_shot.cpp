@@ -156,6 +156,7 @@ int run_once(const Options& given, const Terminal& terminal) {
                            });
     progress.finish();
     if (!answer) return report_error(answer.error());
+    (void)run->session->remember_experts();
     if (auto kept = run->session->keep_routes(); !kept && !answer->error) {
         answer->finish = Finish::error;
         answer->error = kept.error();

@@ -51,6 +51,7 @@ struct Runtime {
     std::optional<ChunkStore> chunk_store;  // none: chunks go through all layers one by one
     std::optional<State> state;
 
+    bool warm_start() const { return options.warm_start && !recorder; }
     PrefetchLimits prefetch_limits() const {
         return {options.overlap != Overlap::none, options.prefetch.value_or(0)};
     }

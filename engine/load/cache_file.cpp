@@ -12,8 +12,6 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t text_max = 4096;
-
 std::filesystem::path path_of(std::string_view kind, std::string_view identity) {
     const std::string folder = cache_folder();
     if (folder.empty()) return {};
@@ -37,7 +35,8 @@ std::string not_remembered() {
                " (set XDG_CACHE_HOME to choose another)");
 }
 
-std::optional<std::string> recall(std::string_view kind, std::string_view identity) {
+std::optional<std::string> recall(std::string_view kind, std::string_view identity,
+                                  uint64_t text_max) {
     const auto path = path_of(kind, identity);
     if (path.empty()) return std::nullopt;
     auto text = read_text(path, text_max);

@@ -158,6 +158,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal,
     };
     EngineOptions wanted = options.engine;
     if (options.prompt_cache.value_or(false)) wanted.prompt_snapshots = prompt_snapshots;
+    wanted.warm_start = options.keeps_warm();
     wanted.measuring = measuring_notice(options, terminal, status);
     auto engine = Engine::load(wanted, progress, cancel_flag());
     status.erase();

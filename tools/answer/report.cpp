@@ -260,6 +260,9 @@ std::string stats_block(const Answer& answer, const RunFacts& facts) {
         "prefetch  {} started, {} used, {} wasted; correct guesses: {}; switched off {} times\n",
         cache.prefetch_started, cache.prefetch_used, cache.prefetch_wasted,
         percent(cache.guesses_right, cache.guesses), cache.prefetch_switched_off);
+    if (cache.warmed > 0) {
+        out += formatted("warm-up   {} experts of an earlier run read\n", cache.warmed);
+    }
     out += formatted("rows      {} requested, {} hits\n", all.rows_asked,
                      percent(all.row_hits, all.rows_asked));
     out +=

@@ -42,6 +42,7 @@ constexpr Word<CpuIsa> isas[] = {{"auto", CpuIsa::automatic},
                                  {"amx", CpuIsa::amx}};
 constexpr Word<std::optional<uint32_t>> shares[] = {{"auto", {}}, {"off", 0}};
 constexpr Word<uint32_t> off[] = {{"off", 0}};
+constexpr Word<bool> switches[] = {{"on", true}, {"off", false}};
 constexpr Word<IndexKeys> index_keys[] = {{"own", IndexKeys::own},
                                           {"reference", IndexKeys::reference}};
 constexpr Word<ColorChoice> colors[] = {{"auto", ColorChoice::automatic},
@@ -169,6 +170,10 @@ constexpr OptionSpec table[] = {
     {"--prefetch", "N|off", advanced, runs_model | simulating, machine,
      "Maximum experts prefetched per layer (default: adaptive, 0 to 4)",
      integer_or<&E::prefetch, 0, 64, off>},
+    {"--warm-start", "on|off", advanced, answer, machine,
+     "Read what the last run kept in RAM, in the background, and remember what this one keeps "
+     "(default: on)",
+     choice<&O::warm_start, switches>},
     {"--chunk", "N", advanced, plans, machine,
      "Prompt tokens processed at once (default: what fits)", integer<&E::chunk, 1, 1 << 20>},
     {"--vram-slots", "N|off", advanced | needs_gpu, plans, machine,

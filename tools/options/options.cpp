@@ -157,6 +157,10 @@ tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origin
 
 }  // namespace
 
+bool Options::keeps_warm() const {
+    return warm_start && command == Command::answer && traces.empty();
+}
+
 bool Options::thinking() const {
     if (reasoning == Reasoning::automatic) return effort.has_value();
     return reasoning == Reasoning::on;

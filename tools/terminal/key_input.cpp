@@ -13,6 +13,7 @@ namespace sluice {
 namespace {
 
 constexpr int look_again_ms = 100;
+constexpr int idle_work_ms = 2;
 constexpr std::string_view paste_end = "\x1b[201~";
 
 std::string with_line_feeds(std::string_view text) {
@@ -38,7 +39,8 @@ int KeyInput::byte() {
     if (next_ == filled_) {
         // A signal may arrive just before read() blocks, so the wait is short.
         pollfd state{fd_, POLLIN, 0};
-        if (::poll(&state, 1, look_again_ms) <= 0) return interrupted;
+        const bool working = idle_work_ && idle_work_();
+        if (::poll(&state, 1, working ? idle_work_ms : look_again_ms) <= 0) return interrupted;
         ssize_t count = ::read(fd_, buffer_.data(), buffer_.size());
         if (count < 0 && errno == EINTR) return interrupted;
         if (count <= 0) return end;

@@ -3,14 +3,18 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sluice {
 
 class KeyInput {
  public:
     explicit KeyInput(int fd) : fd_(fd) {}
+    // Done in small pieces while no key comes; returns whether more is left. May be empty.
+    void set_idle_work(std::function<bool()> work) { idle_work_ = std::move(work); }
     static constexpr int end = -1;          // end of file or a failed terminal
     static constexpr int interrupted = -2;  // nothing yet, or a signal: check the flags, ask again
 
@@ -25,6 +29,7 @@ class KeyInput {
 
  private:
     int fd_;
+    std::function<bool()> idle_work_;
     std::array<char, 4096> buffer_{};
     size_t next_ = 0, filled_ = 0;
     std::string again_;  // read too far: comes first next time

@@ -39,6 +39,9 @@ class PlainReader : public LineReader {
             }
         }
     }
+    void set_idle_work(std::function<bool()> work) override {
+        input_.set_idle_work(std::move(work));
+    }
 
  private:
     KeyInput input_{0};
@@ -99,6 +102,9 @@ class EditReader : public LineReader {
         HistEvent event;
         history(history_, &event, H_ENTER, line.c_str());
         if (!history_file_.empty()) history(history_, &event, H_SAVE, history_file_.c_str());
+    }
+    void set_idle_work(std::function<bool()> work) override {
+        input_.set_idle_work(std::move(work));
     }
 
  private:

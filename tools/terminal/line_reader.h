@@ -1,6 +1,7 @@
 // Lines that a user types, with editing and history if the streams are terminals.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,8 @@ class LineReader {
     virtual ~LineReader() = default;
     virtual Line read(const char* prompt) = 0;
     virtual void remember(const std::string& line) { (void)line; }
+    // Done in small pieces while no key comes; returns whether more is left.
+    virtual void set_idle_work(std::function<bool()> work) = 0;
 };
 
 // Uses libedit if stdin and stderr are terminals, with history in `history_file` (empty: none). A
