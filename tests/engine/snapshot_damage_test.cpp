@@ -202,7 +202,8 @@ TEST_CASE("10,000 snapshots with flipped, missing and added bytes are refused") 
     const size_t head = header_of(rig.good).sections[0].offset;
     // The names in the header are for messages: any other name is as good.
     const SnapshotIdentity id = header_of(rig.good).identity;
-    const size_t names = 40, names_end = names + 4 + id.model_name.size() + 4 + id.build_name.size();
+    const size_t names = 40;
+    const size_t names_end = names + 4 + id.model_name.size() + 4 + id.build_name.size();
     for (int i = 0; i < 10000; ++i) {
         CAPTURE(i);
         std::vector<std::byte> bytes = damaged(rig.good, head, random);
