@@ -36,7 +36,7 @@ check("a run that records routes begins cold", answer("--record-routes", routes)
 
 def prompt_hits(*more):
     """The share of the prompt's experts that were there when the first message came, after a second."""
-    chat = Pty(TINY, "--temp", "0", *more)
+    chat = Pty(TINY, "--temp", "0", "--prompt-cache", "off", *more)
     chat.expect(r"Type a message")
     time.sleep(1)
     chat.send(QUESTION + "\r")
