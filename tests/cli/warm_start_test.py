@@ -43,6 +43,7 @@ def prompt_hits(*more):
     chat.expect(r"tok/s")
     chat.send("/stats\r")
     found = re.search(r"prompt  \d+ requested, ([\d.]+) % hits", chat.expect(r"prompt  \d+ requested, [\d.]+ % hits"))
+    chat.expect("> ")
     chat.send("\x04")
     chat.wait()
     return float(found.group(1))
