@@ -14,9 +14,13 @@ const LayerWeights& weights_of(const Pass& pass, int32_t layer) {
     return pass.runtime.weights.layers[layer];
 }
 
+bool reaches_checkpoint(const Pass& pass) {
+    return pass.checkpoints && pass.checkpoints->within(pass.at);
+}
+
 // What this pass leaves at checkpoints, before later tokens overwrite it. `copy` downloads it.
 Result<void> keep_checkpoints(Pass& pass, int32_t layer, auto copy) {
-    if (!pass.checkpoints || !pass.checkpoints->within(pass.at)) return {};
+    if (!reaches_checkpoint(pass)) return {};
     const spans::Leaf leaf("checkpoint", layer);
     auto read = keep_reading(pass.runtime.tiers, *pass.runtime.backend, pass.hooks);
     return read ? copy(*pass.checkpoints) : read;
@@ -150,8 +154,8 @@ Result<void> run_sublayers(Pass& pass, int32_t layer) {
     if (!replaced) return replaced;
 
     // For one token nothing from here to the router depends on experts, which may be missing: a
-    // device may record the launches and repeat them.
-    if (n == 1) pass.runtime.backend->begin_repeat(layer);
+    // device may record the launches and repeat them. A checkpoint is downloaded in between.
+    if (n == 1 && !reaches_checkpoint(pass)) pass.runtime.backend->begin_repeat(layer);
     streams.enter(w.hc_attn, w.attn_norm);
     if (auto r = probe.see(layer, "attn_in", io.x, n * dim); !r) return r;
     if (auto r = run_attention(pass, layer); !r) return r;

@@ -2,10 +2,10 @@
 // bytes. The first byte says whether the checksum of the header is put right, which no mutation
 // would hit on.
 //
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I.
-//         tests/fuzz/snapshot_fuzz.cpp engine/snapshot/snapshot_file.cpp
-//         engine/prompt_cache/snapshot_key.cpp io/checksum.cpp io/format.cpp io/output_file.cpp
-//         io/text.cpp -lxxhash -o snapshot_fuzz   (one line)
+//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
+//         tests/fuzz/snapshot_fuzz.cpp engine/snapshot/snapshot_file.cpp \
+//         engine/prompt_cache/snapshot_key.cpp io/checksum.cpp io/format.cpp io/output_file.cpp \
+//         io/text.cpp -lxxhash -o snapshot_fuzz
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

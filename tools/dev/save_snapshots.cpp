@@ -1,7 +1,7 @@
 // Saves snapshots for as long as it lives, so that tests/dev/kill_saves.py can end it in between.
 //
 //   save_snapshots MODEL FOLDER         says after every save what is complete by now
-//   save_snapshots MODEL FOLDER check   restores everything in FOLDER; exit code 1 if any fails
+//   save_snapshots MODEL FOLDER check   restores all of FOLDER; exit code 1 if anything fails
 //
 // FOLDER/one is saved again and again; FOLDER/prompts is a prompt cache that gets one file each
 // time. The tokens are the same in every run, so that a snapshot's position says which one it is.

@@ -291,6 +291,51 @@ TEST_CASE("a folder that cannot be written to changes nothing but time") {
     CHECK(logits == p.fresh(longer));
 }
 
+TEST_CASE("the plan gives snapshots at most a sixteenth of RAM and nothing that a token needs") {
+    EngineOptions options = model_options(model);
+    options.context = 4096;
+    options.chunk = 32;
+    options.threads = 1;
+    const auto planned = [&](uint32_t snapshots) {
+        options.prompt_snapshots = snapshots;
+        return Engine::load(options);
+    };
+    const auto line = [](const Engine& engine) {
+        uint64_t bytes = 0;
+        for (const BudgetLine& one : engine.placement()) {
+            if (one.what == "prompt cache") bytes += one.bytes;
+        }
+        return bytes;
+    };
+    const uint64_t five = (*planned(5))->settings().prompt_cache_ram;
+    CHECK(five > 5 * (*open_session(**planned(0))).snapshot_bytes(4096));
+    CHECK(five < options.ram / 16);
+    CHECK(line(**planned(5)) == five);
+    CHECK(line(**planned(0)) == 0);
+    CHECK((*planned(100'000))->settings().prompt_cache_ram == options.ram / 16);
+
+    size_t loaded = 0, without_room = 0;
+    for (options.ram = uint64_t{8} << 20; options.ram < uint64_t{64} << 20;
+         options.ram += uint64_t{2} << 20) {
+        CAPTURE(options.ram);
+        const auto plain = planned(0), with = planned(5);
+        REQUIRE(plain.has_value() == with.has_value());
+        if (!plain) {
+            CHECK(plain.error().message == with.error().message);
+            continue;
+        }
+        const Settings& settings = (*with)->settings();
+        const ModelConfig& c = (*with)->config();
+        CHECK(settings.prompt_cache_ram <= options.ram / 16);
+        CHECK(settings.chunk == (*plain)->settings().chunk);
+        CHECK(settings.cache_slots >= static_cast<uint32_t>(c.layers * c.top_k));
+        ++loaded;
+        without_room += settings.prompt_cache_ram == 0;
+    }
+    CHECK(loaded > 3);
+    CHECK(loaded > without_room);
+}
+
 TEST_CASE("a stopped prompt keeps what it had read") {
     Process p({});
     const auto prompt = ids_from(1, 200);

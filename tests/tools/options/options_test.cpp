@@ -25,6 +25,34 @@ TEST_CASE("io: a paced drive, or several") {
     CHECK(s.good({"m", "--io", "uring"}).engine.paces.empty());
 }
 
+TEST_CASE("prompt cache: on, off, a folder, and a limit behind the last colon") {
+    Scene s;
+    CHECK(!s.good({"m"}).prompt_cache);
+    CHECK(s.good({"m", "--prompt-cache", "on"}).prompt_cache == true);
+    CHECK(s.good({"m", "--prompt-cache", "on"}).prompt_cache_folder.empty());
+    CHECK(s.good({"m", "--prompt-cache", "off"}).prompt_cache == false);
+    const auto given = [&](const char* value, const char* folder, uint64_t bytes) {
+        CAPTURE(value);
+        const Options o = s.good({"m", "--prompt-cache", value});
+        CHECK(o.prompt_cache == true);
+        CHECK(o.prompt_cache_folder == folder);
+        CHECK(o.prompt_cache_bytes == bytes);
+    };
+    constexpr uint64_t gib = uint64_t{1} << 30;
+    given("/a/b", "/a/b", 4 * gib);
+    given("/a/b:2GiB", "/a/b", 2 * gib);
+    given("a:b:1.5g", "a:b", gib * 3 / 2);
+    given("a:b", "a:b", 4 * gib);
+    given("a:80", "a:80", 4 * gib);  // a number without a unit is part of a name
+    given("./on", "./on", 4 * gib);
+    given("a:2GiB/", "a:2GiB/", 4 * gib);
+    given(":2GiB", ":2GiB", 4 * gib);
+    given("a:", "a:", 4 * gib);
+    CHECK(contains(s.bad({"m", "--prompt-cache", ""}), "empty"));
+    CHECK(contains(s.bad({"m", "--prompt-cache", "a:0MiB"}), "more than 0"));
+    CHECK(contains(s.bad({"m", "-p", "x", "--session", "f", "--profile", "f"}), "--session"));
+}
+
 TEST_CASE("model: positional, -m, several times") {
     Scene s;
     CHECK(s.good({"m1"}).engine.locations == std::vector<std::string>{"m1"});
