@@ -41,7 +41,7 @@ void check(const HttpRequest& request) {
     require(admit(rules, request, "10.0.0.7", "10.0.0.1", true).refused != 0);
 }
 
-// The requests in the bytes that come `piece` at a time, and the status of the failure at their end.
+// The requests in the bytes that come `piece` at a time, and whether a failure ended them.
 std::vector<std::string> requests(std::string_view bytes, size_t piece) {
     RequestReader reader(limits);
     std::vector<std::string> out;

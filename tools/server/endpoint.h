@@ -16,6 +16,7 @@ struct Handled {
     bool left = false;  // the client went away before it had the whole reply
     bool answered = false;
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of an answer
+    std::string problem;  // why the answer is not complete, if the client is not to blame
     std::string ignored;  // fields of the request that change nothing
 };
 

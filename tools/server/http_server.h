@@ -64,8 +64,11 @@ class Exchange {
 class HttpHandler {
  public:
     virtual ~HttpHandler() = default;
-    // Any number of threads at once.
+    // All three: any number of threads at once.
     virtual void handle(Exchange& exchange) = 0;
+    // Before the body of a request is read, so that nothing is kept for who may not ask. False: it
+    // was refused; the connection closes then. handle() follows otherwise.
+    virtual bool wants_body(Exchange& exchange) = 0;
     // A request that could not be read: too large, too slow, not HTTP. The connection closes then.
     virtual void refuse(Exchange& exchange, int status, const std::string& problem) = 0;
 };

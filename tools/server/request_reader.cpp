@@ -18,7 +18,7 @@ struct RequestReader::Impl {
         request = {};
         target.clear();
         header_bytes = 0;
-        in_value = begun = headers_done = complete = expects_continue = false;
+        in_value = begun = headers_done = headers_told = complete = expects_continue = false;
     }
 
     // The result of a callback that ends the parsing.
@@ -81,7 +81,7 @@ struct RequestReader::Impl {
     uint64_t header_bytes = 0;
     int status = 0;
     bool in_value = false, begun = false, headers_done = false, complete = false;
-    bool expects_continue = false;
+    bool headers_told = false, expects_continue = false;
 };
 
 namespace {
@@ -201,8 +201,12 @@ HttpRequest RequestReader::take() {
 bool RequestReader::begun() const {
     return impl_->begun || !impl_->rest.empty();
 }
-bool RequestReader::take_expects_continue() {
-    return std::exchange(impl_->expects_continue, false);
+bool RequestReader::take_headers_done() {
+    const bool news = impl_->headers_done && !impl_->complete && impl_->status == 0;
+    return news && !std::exchange(impl_->headers_told, true);
+}
+bool RequestReader::expects_continue() const {
+    return impl_->expects_continue;
 }
 const HttpRequest& RequestReader::so_far() const {
     return impl_->request;

@@ -47,6 +47,7 @@ std::string log_line(const Exchange& exchange, const Handled& handled, int statu
         if (handled.cached_tokens > 0) out += cat(" (", handled.cached_tokens, " kept)");
     }
     out += formatted(" {:.2f} s", seconds);
+    if (!handled.problem.empty()) out += cat("; ", printable(handled.problem));
     if (with_ignored && !handled.ignored.empty())
         out += cat("; ignored: ", printable(handled.ignored));
     return out + "\n";
@@ -175,41 +176,53 @@ bool Service::admitted(Exchange& exchange, const Endpoint* endpoint, Handled& ha
     return false;
 }
 
-void Service::run(Exchange& exchange, const Endpoint& endpoint, Handled& handled) const {
+bool Service::available(Exchange& exchange, const Endpoint& endpoint) const {
     if (stopping_) {
         exchange.close_connection();
-        return reply_error(exchange, 503, "the server is shutting down", endpoint.dialect);
+        reply_error(exchange, 503, "the server is shutting down", endpoint.dialect);
+        return false;
     }
-    if (endpoint.needs_model && !model_.load()) {
-        exchange.add_header("Retry-After", retry_loading);
-        const int percent = static_cast<int>(100 * load_done_);
-        return reply_error(exchange, 503, cat("loading the model: ", percent, " %"),
-                           endpoint.dialect);
-    }
-    endpoint.handle(exchange, handled);
+    if (!endpoint.needs_model || model_.load()) return true;
+    exchange.add_header("Retry-After", retry_loading);
+    const int percent = static_cast<int>(100 * load_done_);
+    reply_error(exchange, 503, cat("loading the model: ", percent, " %"), endpoint.dialect);
+    return false;
 }
 
-void Service::dispatch(Exchange& exchange, Handled& handled) {
+const Endpoint* Service::endpoint_for(Exchange& exchange, Handled& handled) const {
+    exchange.add_header("X-Content-Type-Options", "nosniff");
     bool other_method = false;
     const Endpoint* endpoint = find(exchange.request(), other_method);
-    if (!admitted(exchange, endpoint, handled)) return;
-    if (exchange.request().method == "OPTIONS") return preflight(exchange);
-    if (!endpoint) return reply_error(exchange, 404, "there is no such address here", nullptr);
+    if (!admitted(exchange, endpoint, handled)) return nullptr;
+    if (exchange.request().method == "OPTIONS") return preflight(exchange), nullptr;
+    if (!endpoint) {
+        reply_error(exchange, 404, "there is no such address here", nullptr);
+        return nullptr;
+    }
     if (other_method) {
         const bool get = std::string_view(endpoint->method) == "GET";
         exchange.add_header("Allow", get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
-        return reply_error(exchange, 405, cat("this address takes ", endpoint->method, " only"),
-                           endpoint->dialect);
+        reply_error(exchange, 405, cat("this address takes ", endpoint->method, " only"),
+                    endpoint->dialect);
+        return nullptr;
     }
-    run(exchange, *endpoint, handled);
+    return available(exchange, *endpoint) ? endpoint : nullptr;
 }
 
 void Service::handle(Exchange& exchange) {
     const auto start = Clock::now();
     Handled handled;
-    exchange.add_header("X-Content-Type-Options", "nosniff");
-    dispatch(exchange, handled);
+    if (const Endpoint* endpoint = endpoint_for(exchange, handled)) {
+        endpoint->handle(exchange, handled);
+    }
     note_reply(exchange, handled, seconds_since(start));
+}
+
+bool Service::wants_body(Exchange& exchange) {
+    Handled handled;
+    if (endpoint_for(exchange, handled)) return true;
+    note_reply(exchange, handled, 0);
+    return false;
 }
 
 void Service::refuse(Exchange& exchange, int status, const std::string& problem) {

@@ -110,13 +110,18 @@ TEST_CASE("HTTP requests that could be read in two ways are refused") {
     CHECK(refused(post("Expect: a-miracle\r\n", "")) == 417);
 }
 
-TEST_CASE("an HTTP client that waits for 100 Continue is noticed once") {
+TEST_CASE("the headers of an HTTP request are announced once before its body") {
     RequestReader reader({});
     REQUIRE(reader.feed(post("Content-Length: 1\r\nExpect: 100-continue\r\n", "")) ==
             State::reading);
-    CHECK(reader.take_expects_continue());
-    CHECK_FALSE(reader.take_expects_continue());
+    CHECK(reader.take_headers_done());
+    CHECK(reader.expects_continue());
+    CHECK_FALSE(reader.take_headers_done());
     CHECK(reader.feed("a") == State::complete);
+    reader.take();
+    REQUIRE(reader.feed(post("Content-Length: 1\r\n", "")) == State::reading);
+    CHECK(reader.take_headers_done());
+    CHECK_FALSE(reader.expects_continue());
 }
 
 TEST_CASE("the head of an HTTP reply says how its body ends") {
