@@ -17,8 +17,8 @@ using namespace sluice;
 
 namespace {
 
-constexpr HttpLimits limits{.body_max = 1000, .header_max = 500, .headers_max = 10,
-                            .target_max = 100};
+constexpr HttpLimits limits{
+    .body_max = 1000, .header_max = 500, .headers_max = 10, .target_max = 100};
 
 void require(bool truth) {
     if (!truth) std::abort();

@@ -50,7 +50,9 @@ class EventStream {
     bool flush() {
         if (text_.empty()) return true;
         if (!head_sent_) {
-            exchange_.begin_stream({200, {}, "text/event-stream",
+            exchange_.begin_stream({200,
+                                    {},
+                                    "text/event-stream",
                                     {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
         }
         head_sent_ = true;
@@ -143,9 +145,9 @@ void AnswerEndpoint::handle(const ServedModel& model, Exchange& exchange, Handle
         return reply_error(exchange, http_status(prepared.error().code), prepared.error().message,
                            &dialect_);
     }
-    const auto writer = dialect_.writer(
-        *request, {draw_seed(), std::time(nullptr), model.name, &model.run->engine->tokenizer(),
-                   prepared->ids.size()});
+    const auto writer =
+        dialect_.writer(*request, {draw_seed(), std::time(nullptr), model.name,
+                                   &model.run->engine->tokenizer(), prepared->ids.size()});
     const auto job =
         std::make_shared<AnswerJob>(handled.client, std::move(*prepared), request->stream);
     if (!push(exchange, job)) return;

@@ -40,7 +40,7 @@ class Exchange {
     void add_header(std::string name, std::string value);
 
     void reply(HttpReply reply);
-    void begin_stream(HttpReply head);    // its body is what send() sends
+    void begin_stream(HttpReply head);  // its body is what send() sends
     // False: the client does not take it, or is gone. Nothing more will reach it.
     bool send(std::string_view bytes);
     void end_stream();

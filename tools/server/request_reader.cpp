@@ -31,8 +31,8 @@ struct RequestReader::Impl {
     int add_header_bytes(size_t length) {
         header_bytes += length;
         if (header_bytes <= limits.header_max) return 0;
-        return fail(431, cat("the headers have more than ", limits.header_max,
-                             " bytes (--max-headers)"));
+        return fail(
+            431, cat("the headers have more than ", limits.header_max, " bytes (--max-headers)"));
     }
     int url(std::string_view part) {
         target += part;

@@ -12,10 +12,10 @@
 namespace sluice {
 
 struct HttpLimits {
-    uint64_t body_max = uint64_t{16} << 20;   // bytes, else 413
-    uint64_t header_max = uint64_t{32} << 10; // bytes of the target and all headers, else 431
-    size_t headers_max = 100;                 // else 431
-    size_t target_max = 4096;                 // bytes, else 414
+    uint64_t body_max = uint64_t{16} << 20;    // bytes, else 413
+    uint64_t header_max = uint64_t{32} << 10;  // bytes of the target and all headers, else 431
+    size_t headers_max = 100;                  // else 431
+    size_t target_max = 4096;                  // bytes, else 414
 };
 
 class RequestReader {

@@ -84,8 +84,9 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
     }
     add("GET", "/", false, false, [](Exchange& e, Handled&) { e.reply(page_reply()); });
     add("GET", "/health", false, false, [this](Exchange& e, Handled&) { health(e); });
-    add("GET", "/v1/models", true, true,
-        [=](Exchange& e, Handled&) { e.reply({200, models_json(model())}); });
+    add("GET", "/v1/models", true, true, [=](Exchange& e, Handled&) {
+        e.reply({200, models_json(model())});
+    });
     add("GET", "/v1/models/", true, true, [=](Exchange& e, Handled&) {
         const std::string name =
             percent_decoded(std::string_view(e.request().path).substr(sizeof "/v1/models"));
@@ -103,12 +104,10 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
     add("GET", "/live/experts", true, true, [this](Exchange& e, Handled&) {
         e.reply({200, experts_json(monitor_.latest().experts)});
     });
-    add("POST", "/tokenize", true, true, [=](Exchange& e, Handled&) {
-        reply_result(e, tokenize(tokenizer(), e.request().body));
-    });
-    add("POST", "/detokenize", true, true, [=](Exchange& e, Handled&) {
-        reply_result(e, detokenize(tokenizer(), e.request().body));
-    });
+    add("POST", "/tokenize", true, true,
+        [=](Exchange& e, Handled&) { reply_result(e, tokenize(tokenizer(), e.request().body)); });
+    add("POST", "/detokenize", true, true,
+        [=](Exchange& e, Handled&) { reply_result(e, detokenize(tokenizer(), e.request().body)); });
 }
 
 void Service::loading(double done) {
@@ -160,10 +159,9 @@ void Service::preflight(Exchange& exchange) const {
 bool Service::admitted(Exchange& exchange, const Endpoint* endpoint, Handled& handled) const {
     const HttpRequest& request = exchange.request();
     const bool preflight = request.method == "OPTIONS";
-    const Admission admission =
-        admit(options_.access, request, exchange.connection().peer(),
-              exchange.connection().local_address(),
-              !preflight && (!endpoint || endpoint->needs_key));
+    const Admission admission = admit(options_.access, request, exchange.connection().peer(),
+                                      exchange.connection().local_address(),
+                                      !preflight && (!endpoint || endpoint->needs_key));
     handled.client = admission.client;
     if (!admission.cors_origin.empty()) {
         exchange.add_header("Access-Control-Allow-Origin", admission.cors_origin);
@@ -233,8 +231,7 @@ void Service::refuse(Exchange& exchange, int status, const std::string& problem)
 }
 
 void Service::note_reply(const Exchange& exchange, const Handled& handled, double seconds) {
-    const int status =
-        handled.left || exchange.status() == 0 ? client_left : exchange.status();
+    const int status = handled.left || exchange.status() == 0 ? client_left : exchange.status();
     bool other = false;
     const Endpoint* endpoint = find(exchange.request(), other);
     monitor_.count_reply(endpoint ? endpoint->path : "other", status);

@@ -30,9 +30,9 @@ class Service : public HttpHandler {
             Monitor& monitor);
 
     // The thread that loads, then answers.
-    void loading(double done);              // 0..1
-    void loaded(const ServedModel& model);  // outlives the service
-    void stopping();                        // what comes from now on is refused with 503
+    void loading(double done);                 // 0..1
+    void loaded(const ServedModel& model);     // outlives the service
+    void stopping();                           // what comes from now on is refused with 503
     void served_by(const HttpServer& server);  // whose connections /metrics counts
 
     void handle(Exchange& exchange) override;

@@ -105,8 +105,8 @@ struct Rig {
 
 std::string request(const std::string& path, const std::string& body = {},
                     const std::string& headers = {}) {
-    return cat("POST ", path, " HTTP/1.1\r\nHost: a\r\n", headers,
-               "Content-Length: ", body.size(), "\r\n\r\n", body);
+    return cat("POST ", path, " HTTP/1.1\r\nHost: a\r\n", headers, "Content-Length: ", body.size(),
+               "\r\n\r\n", body);
 }
 
 }  // namespace
@@ -225,8 +225,9 @@ TEST_CASE("the HTTP server replies to what is too large and closes") {
 TEST_CASE("the HTTP server refuses before it takes the body") {
     Rig rig;
     Client client(rig.port);
-    client.send("POST /forbidden HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
-                "Content-Length: 1000\r\n\r\n");
+    client.send(
+        "POST /forbidden HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+        "Content-Length: 1000\r\n\r\n");
     const std::string reply = client.receive();
     CHECK(reply.starts_with("HTTP/1.1 403 Forbidden\r\n"));
     CHECK(reply.ends_with("Connection: close\r\n\r\nno"));
