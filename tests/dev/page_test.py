@@ -7,6 +7,7 @@
 Needs Debian's chromium. --pictures keeps screenshots at two widths in both themes. Exits with 1 if a check fails.
 """
 import argparse
+import http.client
 import functools
 import json
 import os
@@ -429,6 +430,18 @@ def with_fake(folder):
         tab.close()
 
 
+def is_ready(port):
+    """Whether the server has loaded its model; it listens before."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
 def with_real(program, model, folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -439,7 +452,7 @@ def with_real(program, model, folder):
     tab = Tab()
     try:
         end = time.monotonic() + 60
-        while time.monotonic() < end and socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+        while time.monotonic() < end and not is_ready(port):
             time.sleep(0.1)
         tab.start(f"http://127.0.0.1:{port}/")
         tab.js("settings.temperature = '0'")

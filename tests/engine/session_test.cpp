@@ -41,6 +41,37 @@ EngineOptions small_chunks(int32_t chunk) {
 
 }  // namespace
 
+TEST_CASE("a session tells which experts are cached") {
+    EngineOptions options = small_chunks(16);
+    options.cache_slots = 512;  // all
+    options.prefetch = 0;
+    auto engine = test::load_engine(options);
+    auto session = test::open_session(*engine);
+    const auto cached = [&] {
+        const CachedExperts all = session->cached_experts();
+        CHECK(all.layers == engine->config().layers);
+        CHECK(all.experts == engine->config().experts);
+        CHECK(all.places.size() == static_cast<size_t>(all.layers * all.experts));
+        return all.places;
+    };
+    const auto in_ram = [](const std::vector<uint8_t>& places) {
+        const auto count = std::count(places.begin(), places.end(), CachedExperts::in_ram);
+        return static_cast<uint64_t>(count);
+    };
+    CHECK(in_ram(cached()) == 0);
+    const int32_t one[] = {0}, two[] = {75};
+    fed(*session, one);
+    const auto after_one = cached();
+    CHECK(in_ram(after_one) > 0);
+    CHECK(in_ram(after_one) == session->stats().cache.misses);
+    session->reset();
+    fed(*session, one);
+    CHECK(cached() == after_one);
+    fed(*session, two);
+    CHECK(in_ram(cached()) == session->stats().cache.misses);
+    CHECK(in_ram(cached()) > in_ram(after_one));
+}
+
 TEST_CASE("stopping a prompt leaves the session where it was") {
     auto engine = test::load_engine(small_chunks(16));
     auto session = test::open_session(*engine);

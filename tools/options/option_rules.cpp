@@ -85,8 +85,8 @@ Result<void> check_answer(const Options& o) {
         return refuse("--system-prompt and --system-prompt-file: give only one of them");
     if (o.reasoning == Reasoning::off && o.effort)
         return refuse("--reasoning off: --reasoning-effort has no effect");
-    const bool answers = o.command == Command::answer || o.command == Command::serve ||
-                         o.command == Command::record;
+    const bool answers =
+        o.command == Command::answer || o.command == Command::serve || o.command == Command::record;
     if (answers && o.engine.context > 0 && o.predict >= o.engine.context) {
         return refuse(cat("-n ", o.predict, ": leaves no room for a prompt in the context of ",
                           o.engine.context, " tokens (-c); raise -c or lower -n"));

@@ -198,7 +198,7 @@ constexpr OptionSpec table[] = {
     {"--vram", "SIZE", needs_gpu, plans, machine,
      "VRAM budget, such as 7.3GiB (default: free VRAM less a margin)", size<&E::vram>},
     {"--tune", "", once, runs_model, machine,
-     "Measure for 35 s how to read this drive fastest, and remember it", tune},
+     "Measure for 35 s how to read this drive fastest; remember the result", tune},
     {"--no-calibrate", "", advanced, runs_model, machine,
      "Do not calibrate reads at the first start (2 s)", no_calibrate},
     {"--cpu-isa", "NAME", advanced, plans | testing, machine,

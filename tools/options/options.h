@@ -78,7 +78,7 @@ struct Options {
     std::string shape;                              // plan, instead of a model
     uint64_t drive_rate = 0;                        // plan, bytes per second; 0: measured
 
-    bool warm_start = true;                         // where it applies: keeps_warm()
+    bool warm_start = true;  // where it applies: keeps_warm()
 
     // Whether this run begins with the experts of the last one: only one that answers.
     bool keeps_warm() const;

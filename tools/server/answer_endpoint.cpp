@@ -52,7 +52,9 @@ class EventStream {
     bool flush() {
         if (text_.empty()) return true;
         if (!head_sent_) {
-            exchange_.begin_stream({200, {}, "text/event-stream",
+            exchange_.begin_stream({200,
+                                    {},
+                                    "text/event-stream",
                                     {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
         }
         head_sent_ = true;
@@ -156,7 +158,11 @@ void AnswerEndpoint::handle(const ServedModel& model, Exchange& exchange, Handle
     const bool whole = follow(exchange, *job, *writer);
     queue_.leave(job);
     handled.left = !whole;
-    if (!whole || !job->result()) return;
+    if (!whole) return;
+    if (auto error = error_of(job->result()); error && status_of(*error) >= 500) {
+        handled.problem = error->message;
+    }
+    if (!job->result()) return;
     const Answer& answer = *job->result();
     handled.answered = true;
     handled.prompt_tokens = answer.prompt_tokens;

@@ -12,8 +12,8 @@ namespace sluice {
 
 // What is told about the requests, on the engine's thread. None may be empty.
 struct AnswerLoopHooks {
-    std::function<void(AnswerJob&)> begin;         // before its prompt is read
-    std::function<void(AnswerJob&)> token;         // after each generated token
+    std::function<void(AnswerJob&)> begin;                       // before its prompt is read
+    std::function<void(AnswerJob&)> token;                       // after each generated token
     std::function<void(AnswerJob&, const Result<Answer>&)> end;  // before its client is told
 };
 

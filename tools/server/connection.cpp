@@ -52,8 +52,7 @@ Connection::Got Connection::read(std::string& out, Clock::time_point deadline) {
 
 bool Connection::write(std::string_view bytes, Clock::time_point deadline) {
     while (!bytes.empty() && !broken_) {
-        const ssize_t sent =
-            ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0) {
             bytes.remove_prefix(static_cast<size_t>(sent));
         } else if (sent < 0 && !would_block(errno)) {

@@ -4,10 +4,9 @@
 
 namespace sluice {
 
-void reply_error(Exchange& exchange, int status, std::string_view message,
-                 const Dialect* dialect) {
-    exchange.reply({status, dialect ? dialect->error(status, message)
-                                    : openai_error(status, message)});
+void reply_error(Exchange& exchange, int status, std::string_view message, const Dialect* dialect) {
+    exchange.reply(
+        {status, dialect ? dialect->error(status, message) : openai_error(status, message)});
 }
 
 }  // namespace sluice

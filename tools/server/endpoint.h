@@ -13,9 +13,10 @@ namespace sluice {
 // What is known of a request besides its reply: for the endpoint, then for the log.
 struct Handled {
     std::string client;  // whose share of the queue it is
-    bool left = false;  // the client went away before it had the whole reply
+    bool left = false;   // the client went away before it had the whole reply
     bool answered = false;
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // of an answer
+    std::string problem;  // why the answer is not complete, if the client is not to blame
     std::string ignored;  // fields of the request that change nothing
 };
 

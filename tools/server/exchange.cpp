@@ -18,8 +18,8 @@ void Exchange::reply(HttpReply reply) {
     reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
     // 204 has no body, and no length of one.
     const bool bodiless = reply.status == 204;
-    std::string out = http_head(reply, bodiless ? -1 : static_cast<int64_t>(reply.body.size()),
-                                false, keep_);
+    std::string out =
+        http_head(reply, bodiless ? -1 : static_cast<int64_t>(reply.body.size()), false, keep_);
     if (!bodiless && request_.method != "HEAD") out += reply.body;
     std::string_view rest = out;
     whole_ = true;

@@ -44,7 +44,10 @@ struct HttpServer::Impl {
     void serve(Served& served);
     void shut_down(bool only_idle);
     bool serve_one(Served& served, RequestReader& reader, Clock::time_point& deadline);
-    bool read_request(Served& served, RequestReader& reader, Clock::time_point deadline);
+    // late: begun, but not complete in time; over: no reply is due any more.
+    enum class Read { whole, failed, late, over };
+    Read read_request(Served& served, RequestReader& reader, Clock::time_point deadline);
+    bool ask_for_body(Served& served, const RequestReader& reader);
     void set_idle(Served& served, std::optional<Clock::time_point> since) {
         const std::lock_guard lock(mutex);
         served.idle_since = since;
@@ -115,26 +118,33 @@ void HttpServer::Impl::accept_loop() {
     listener.close();
 }
 
-// Reads until the request is complete or has failed. False: there is none; the client has left, or
-// took too long.
-bool HttpServer::Impl::read_request(Served& one, RequestReader& reader,
-                                    Clock::time_point deadline) {
+// Before the body. False: there will be none, since the request was refused or the client left.
+bool HttpServer::Impl::ask_for_body(Served& one, const RequestReader& reader) {
+    Exchange exchange(reader.so_far(), *one.connection, options);
+    exchange.close_connection();
+    if (!handler.wants_body(exchange)) return false;
+    if (!reader.expects_continue()) return true;
+    return one.connection->write(continue_line, Clock::now() + options.write_timeout);
+}
+
+// Reads until the request is complete or has failed.
+HttpServer::Impl::Read HttpServer::Impl::read_request(Served& one, RequestReader& reader,
+                                                      Clock::time_point deadline) {
     std::string bytes;
     auto state = reader.feed({});
     while (state == RequestReader::State::reading) {
-        if (reader.take_expects_continue() &&
-            !one.connection->write(continue_line, Clock::now() + options.write_timeout)) {
-            return false;
-        }
+        if (reader.take_headers_done() && !ask_for_body(one, reader)) return Read::over;
         const bool begun = reader.begun();
-        if (one.connection->read(bytes, deadline) != Connection::Got::bytes) return false;
+        const auto got = one.connection->read(bytes, deadline);
+        if (got == Connection::Got::timeout && begun) return Read::late;
+        if (got != Connection::Got::bytes) return Read::over;
         if (!begun) {
             set_idle(one, {});
             deadline = Clock::now() + options.request_timeout;
         }
         state = reader.feed(bytes);
     }
-    return true;
+    return state == RequestReader::State::complete ? Read::whole : Read::failed;
 }
 
 void HttpServer::Impl::shut_down(bool only_idle) {
@@ -146,15 +156,15 @@ void HttpServer::Impl::shut_down(bool only_idle) {
 
 // One request and its reply. False: the connection is over.
 bool HttpServer::Impl::serve_one(Served& one, RequestReader& reader, Clock::time_point& deadline) {
-    const bool whole = read_request(one, reader, deadline);
+    const Read read = read_request(one, reader, deadline);
     set_idle(one, {});
-    if (!whole && (!reader.begun() || one.connection->peer_gone())) return false;
-    const bool failed = !whole || reader.status() != 0;
-    Exchange exchange(failed ? reader.so_far() : reader.take(), *one.connection, options);
-    if (failed || stopping) exchange.close_connection();
-    if (!whole) {
+    if (read == Read::over) return false;
+    const bool whole = read == Read::whole;
+    Exchange exchange(whole ? reader.take() : reader.so_far(), *one.connection, options);
+    if (!whole || stopping) exchange.close_connection();
+    if (read == Read::late) {
         handler.refuse(exchange, 408, "the request took too long to arrive (--request-timeout)");
-    } else if (failed) {
+    } else if (!whole) {
         handler.refuse(exchange, reader.status(), reader.problem());
     } else {
         handler.handle(exchange);

@@ -40,7 +40,7 @@ class Exchange {
     void add_header(std::string name, std::string value);
 
     void reply(HttpReply reply);
-    void begin_stream(HttpReply head);    // its body is what send() sends
+    void begin_stream(HttpReply head);  // its body is what send() sends
     // False: the client does not take it, or is gone. Nothing more will reach it.
     bool send(std::string_view bytes);
     void end_stream();
@@ -64,8 +64,11 @@ class Exchange {
 class HttpHandler {
  public:
     virtual ~HttpHandler() = default;
-    // Any number of threads at once.
+    // All three: any number of threads at once.
     virtual void handle(Exchange& exchange) = 0;
+    // Before the body of a request is read, so that nothing is kept for who may not ask. False: it
+    // was refused; the connection closes then. handle() follows otherwise.
+    virtual bool wants_body(Exchange& exchange) = 0;
     // A request that could not be read: too large, too slow, not HTTP. The connection closes then.
     virtual void refuse(Exchange& exchange, int status, const std::string& problem) = 0;
 };

@@ -169,8 +169,7 @@ std::string metrics_text(const Monitor& monitor, const RequestQueue& queue, size
     Metrics out;
     out.begin("requests_total", "counter", "Requests answered, by endpoint and HTTP status.");
     for (const auto& [key, count] : monitor.replies()) {
-        out.sample(count,
-                   cat("{endpoint=\"", key.first, "\",status=\"", key.second, "\"}"));
+        out.sample(count, cat("{endpoint=\"", key.first, "\",status=\"", key.second, "\"}"));
     }
     add_answers(out, note.totals);
     out.only("queue_length", "gauge", "Requests that wait.", uint64_t{queue.waiting()});

@@ -27,7 +27,9 @@ HttpReply page_reply() {
         cat("default-src 'none'; connect-src 'self'; img-src data:; script-src 'nonce-", nonce,
             "'; style-src 'nonce-", nonce,
             "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
-    return {200, std::move(page), "text/html; charset=utf-8",
+    return {200,
+            std::move(page),
+            "text/html; charset=utf-8",
             {{"Content-Security-Policy", policy},
              {"Referrer-Policy", "no-referrer"},
              {"Cache-Control", "no-store"}}};

@@ -34,9 +34,9 @@ std::shared_ptr<AnswerJob> RequestQueue::next(std::chrono::milliseconds patience
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, patience, [&] { return !waiting_.empty() || stopped_; });
     if (waiting_.empty()) return nullptr;
-    const auto first = std::min_element(
-        waiting_.begin(), waiting_.end(),
-        [](const Waiting& a, const Waiting& b) { return a.turn < b.turn; });
+    const auto first =
+        std::min_element(waiting_.begin(), waiting_.end(),
+                         [](const Waiting& a, const Waiting& b) { return a.turn < b.turn; });
     running_ = first->job;
     running_since_ = Clock::now();
     turn_ = first->turn;

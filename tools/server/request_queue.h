@@ -60,7 +60,7 @@ class RequestQueue {
     const size_t waiting_max_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<Waiting> waiting_;  // in the order in which they came
+    std::vector<Waiting> waiting_;               // in the order in which they came
     std::map<std::string, uint64_t> next_turn_;  // by client, where it is later than turn_
     uint64_t turn_ = 0;                          // being served
     std::shared_ptr<AnswerJob> running_;

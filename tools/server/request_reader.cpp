@@ -2,6 +2,7 @@
 
 #include <http_parser.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "io/text.h"
@@ -17,7 +18,7 @@ struct RequestReader::Impl {
         request = {};
         target.clear();
         header_bytes = 0;
-        in_value = begun = complete = expects_continue = false;
+        in_value = begun = headers_done = headers_told = complete = expects_continue = false;
     }
 
     // The result of a callback that ends the parsing.
@@ -30,15 +31,17 @@ struct RequestReader::Impl {
     int add_header_bytes(size_t length) {
         header_bytes += length;
         if (header_bytes <= limits.header_max) return 0;
-        return fail(431, cat("the headers have more than ", limits.header_max,
-                             " bytes (--max-headers)"));
+        return fail(
+            431, cat("the headers have more than ", limits.header_max, " bytes (--max-headers)"));
     }
     int url(std::string_view part) {
         target += part;
         if (target.size() > limits.target_max) return fail(414, "the address is too long");
         return add_header_bytes(part.size());
     }
+    // Headers behind a chunked body are dropped: they would escape all checks of the others.
     int field(std::string_view part) {
+        if (headers_done) return add_header_bytes(part.size());
         if (in_value || request.headers.empty()) {
             if (request.headers.size() >= limits.headers_max) {
                 return fail(431, cat("more than ", limits.headers_max, " headers"));
@@ -50,6 +53,7 @@ struct RequestReader::Impl {
         return add_header_bytes(part.size());
     }
     int value(std::string_view part) {
+        if (headers_done) return add_header_bytes(part.size());
         in_value = true;
         request.headers.back().second += part;
         return add_header_bytes(part.size());
@@ -76,7 +80,8 @@ struct RequestReader::Impl {
     std::string target, rest, problem;
     uint64_t header_bytes = 0;
     int status = 0;
-    bool in_value = false, begun = false, complete = false, expects_continue = false;
+    bool in_value = false, begun = false, headers_done = false, complete = false;
+    bool headers_told = false, expects_continue = false;
 };
 
 namespace {
@@ -118,6 +123,14 @@ int RequestReader::Impl::headers_complete() {
     if (parser.http_major != 1) return refuse(505, "only HTTP/1.1 is spoken here");
     if (!target.starts_with('/') && target != "*")
         return refuse(400, "the address does not begin with a slash");
+    headers_done = true;
+    for (const auto& [name, text] : request.headers) {
+        const auto control = [](char c) {
+            return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
+        };
+        if (std::any_of(text.begin(), text.end(), control))
+            return refuse(400, "a header has a control character");
+    }
     if (request.count("host") != 1) return refuse(400, "there must be one Host header");
     for (const char* name : {"content-length", "transfer-encoding", "authorization", "x-api-key",
                              "origin", "content-encoding"}) {
@@ -188,8 +201,12 @@ HttpRequest RequestReader::take() {
 bool RequestReader::begun() const {
     return impl_->begun || !impl_->rest.empty();
 }
-bool RequestReader::take_expects_continue() {
-    return std::exchange(impl_->expects_continue, false);
+bool RequestReader::take_headers_done() {
+    const bool news = impl_->headers_done && !impl_->complete && impl_->status == 0;
+    return news && !std::exchange(impl_->headers_told, true);
+}
+bool RequestReader::expects_continue() const {
+    return impl_->expects_continue;
 }
 const HttpRequest& RequestReader::so_far() const {
     return impl_->request;

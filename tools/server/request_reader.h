@@ -12,10 +12,10 @@
 namespace sluice {
 
 struct HttpLimits {
-    uint64_t body_max = uint64_t{16} << 20;   // bytes, else 413
-    uint64_t header_max = uint64_t{32} << 10; // bytes of the target and all headers, else 431
-    size_t headers_max = 100;                 // else 431
-    size_t target_max = 4096;                 // bytes, else 414
+    uint64_t body_max = uint64_t{16} << 20;    // bytes, else 413
+    uint64_t header_max = uint64_t{32} << 10;  // bytes of the target and all headers, else 431
+    size_t headers_max = 100;                  // else 431
+    size_t target_max = 4096;                  // bytes, else 414
 };
 
 class RequestReader {
@@ -32,8 +32,10 @@ class RequestReader {
 
     // Whether any byte of the present request has arrived.
     bool begun() const;
-    // True once, when the client waits for "100 Continue" before it sends the body.
-    bool take_expects_continue();
+    // True once, when the headers have come, but not all of the body.
+    bool take_headers_done();
+    // Whether the client waits for "100 Continue" before it sends the body. Requires the headers.
+    bool expects_continue() const;
     // The request as far as it is known, for the form of the reply and for the log.
     const HttpRequest& so_far() const;
     // After State::failed.

@@ -47,6 +47,7 @@ std::string log_line(const Exchange& exchange, const Handled& handled, int statu
         if (handled.cached_tokens > 0) out += cat(" (", handled.cached_tokens, " kept)");
     }
     out += formatted(" {:.2f} s", seconds);
+    if (!handled.problem.empty()) out += cat("; ", printable(handled.problem));
     if (with_ignored && !handled.ignored.empty())
         out += cat("; ignored: ", printable(handled.ignored));
     return out + "\n";
@@ -83,8 +84,9 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
     }
     add("GET", "/", false, false, [](Exchange& e, Handled&) { e.reply(page_reply()); });
     add("GET", "/health", false, false, [this](Exchange& e, Handled&) { health(e); });
-    add("GET", "/v1/models", true, true,
-        [=](Exchange& e, Handled&) { e.reply({200, models_json(model())}); });
+    add("GET", "/v1/models", true, true, [=](Exchange& e, Handled&) {
+        e.reply({200, models_json(model())});
+    });
     add("GET", "/v1/models/", true, true, [=](Exchange& e, Handled&) {
         const std::string name =
             percent_decoded(std::string_view(e.request().path).substr(sizeof "/v1/models"));
@@ -102,12 +104,10 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
     add("GET", "/live/experts", true, true, [this](Exchange& e, Handled&) {
         e.reply({200, experts_json(monitor_.latest().experts)});
     });
-    add("POST", "/tokenize", true, true, [=](Exchange& e, Handled&) {
-        reply_result(e, tokenize(tokenizer(), e.request().body));
-    });
-    add("POST", "/detokenize", true, true, [=](Exchange& e, Handled&) {
-        reply_result(e, detokenize(tokenizer(), e.request().body));
-    });
+    add("POST", "/tokenize", true, true,
+        [=](Exchange& e, Handled&) { reply_result(e, tokenize(tokenizer(), e.request().body)); });
+    add("POST", "/detokenize", true, true,
+        [=](Exchange& e, Handled&) { reply_result(e, detokenize(tokenizer(), e.request().body)); });
 }
 
 void Service::loading(double done) {
@@ -159,10 +159,9 @@ void Service::preflight(Exchange& exchange) const {
 bool Service::admitted(Exchange& exchange, const Endpoint* endpoint, Handled& handled) const {
     const HttpRequest& request = exchange.request();
     const bool preflight = request.method == "OPTIONS";
-    const Admission admission =
-        admit(options_.access, request, exchange.connection().peer(),
-              exchange.connection().local_address(),
-              !preflight && (!endpoint || endpoint->needs_key));
+    const Admission admission = admit(options_.access, request, exchange.connection().peer(),
+                                      exchange.connection().local_address(),
+                                      !preflight && (!endpoint || endpoint->needs_key));
     handled.client = admission.client;
     if (!admission.cors_origin.empty()) {
         exchange.add_header("Access-Control-Allow-Origin", admission.cors_origin);
@@ -175,41 +174,53 @@ bool Service::admitted(Exchange& exchange, const Endpoint* endpoint, Handled& ha
     return false;
 }
 
-void Service::run(Exchange& exchange, const Endpoint& endpoint, Handled& handled) const {
+bool Service::available(Exchange& exchange, const Endpoint& endpoint) const {
     if (stopping_) {
         exchange.close_connection();
-        return reply_error(exchange, 503, "the server is shutting down", endpoint.dialect);
+        reply_error(exchange, 503, "the server is shutting down", endpoint.dialect);
+        return false;
     }
-    if (endpoint.needs_model && !model_.load()) {
-        exchange.add_header("Retry-After", retry_loading);
-        const int percent = static_cast<int>(100 * load_done_);
-        return reply_error(exchange, 503, cat("loading the model: ", percent, " %"),
-                           endpoint.dialect);
-    }
-    endpoint.handle(exchange, handled);
+    if (!endpoint.needs_model || model_.load()) return true;
+    exchange.add_header("Retry-After", retry_loading);
+    const int percent = static_cast<int>(100 * load_done_);
+    reply_error(exchange, 503, cat("loading the model: ", percent, " %"), endpoint.dialect);
+    return false;
 }
 
-void Service::dispatch(Exchange& exchange, Handled& handled) {
+const Endpoint* Service::endpoint_for(Exchange& exchange, Handled& handled) const {
+    exchange.add_header("X-Content-Type-Options", "nosniff");
     bool other_method = false;
     const Endpoint* endpoint = find(exchange.request(), other_method);
-    if (!admitted(exchange, endpoint, handled)) return;
-    if (exchange.request().method == "OPTIONS") return preflight(exchange);
-    if (!endpoint) return reply_error(exchange, 404, "there is no such address here", nullptr);
+    if (!admitted(exchange, endpoint, handled)) return nullptr;
+    if (exchange.request().method == "OPTIONS") return preflight(exchange), nullptr;
+    if (!endpoint) {
+        reply_error(exchange, 404, "there is no such address here", nullptr);
+        return nullptr;
+    }
     if (other_method) {
         const bool get = std::string_view(endpoint->method) == "GET";
         exchange.add_header("Allow", get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
-        return reply_error(exchange, 405, cat("this address takes ", endpoint->method, " only"),
-                           endpoint->dialect);
+        reply_error(exchange, 405, cat("this address takes ", endpoint->method, " only"),
+                    endpoint->dialect);
+        return nullptr;
     }
-    run(exchange, *endpoint, handled);
+    return available(exchange, *endpoint) ? endpoint : nullptr;
 }
 
 void Service::handle(Exchange& exchange) {
     const auto start = Clock::now();
     Handled handled;
-    exchange.add_header("X-Content-Type-Options", "nosniff");
-    dispatch(exchange, handled);
+    if (const Endpoint* endpoint = endpoint_for(exchange, handled)) {
+        endpoint->handle(exchange, handled);
+    }
     note_reply(exchange, handled, seconds_since(start));
+}
+
+bool Service::wants_body(Exchange& exchange) {
+    Handled handled;
+    if (endpoint_for(exchange, handled)) return true;
+    note_reply(exchange, handled, 0);
+    return false;
 }
 
 void Service::refuse(Exchange& exchange, int status, const std::string& problem) {
@@ -220,8 +231,7 @@ void Service::refuse(Exchange& exchange, int status, const std::string& problem)
 }
 
 void Service::note_reply(const Exchange& exchange, const Handled& handled, double seconds) {
-    const int status =
-        handled.left || exchange.status() == 0 ? client_left : exchange.status();
+    const int status = handled.left || exchange.status() == 0 ? client_left : exchange.status();
     bool other = false;
     const Endpoint* endpoint = find(exchange.request(), other);
     monitor_.count_reply(endpoint ? endpoint->path : "other", status);

@@ -30,21 +30,23 @@ class Service : public HttpHandler {
             Monitor& monitor);
 
     // The thread that loads, then answers.
-    void loading(double done);              // 0..1
-    void loaded(const ServedModel& model);  // outlives the service
-    void stopping();                        // what comes from now on is refused with 503
+    void loading(double done);                 // 0..1
+    void loaded(const ServedModel& model);     // outlives the service
+    void stopping();                           // what comes from now on is refused with 503
     void served_by(const HttpServer& server);  // whose connections /metrics counts
 
     void handle(Exchange& exchange) override;
+    bool wants_body(Exchange& exchange) override;
     void refuse(Exchange& exchange, int status, const std::string& problem) override;
 
  private:
     void add_endpoints(std::span<const ApiRoute> routes);
     // The first endpoint at the path; `other` says whether it wants another method.
     const Endpoint* find(const HttpRequest& request, bool& other) const;
-    void dispatch(Exchange& exchange, Handled& handled);
+    // The endpoint that the request is for; null: it was refused, or needs none (OPTIONS).
+    const Endpoint* endpoint_for(Exchange& exchange, Handled& handled) const;
     bool admitted(Exchange& exchange, const Endpoint* endpoint, Handled& handled) const;
-    void run(Exchange& exchange, const Endpoint& endpoint, Handled& handled) const;
+    bool available(Exchange& exchange, const Endpoint& endpoint) const;
     void preflight(Exchange& exchange) const;
     void health(Exchange& exchange) const;
     void note_reply(const Exchange& exchange, const Handled& handled, double seconds);

@@ -81,6 +81,11 @@ class Handler : public HttpHandler {
             e.reply({200, e.request().body, "text/plain"});
         }
     }
+    bool wants_body(Exchange& e) override {
+        if (e.request().path != "/forbidden") return true;
+        e.reply({403, "no", "text/plain"});
+        return false;
+    }
     void refuse(Exchange& e, int status, const std::string& problem) override {
         e.reply({status, problem, "text/plain"});
     }
@@ -100,8 +105,8 @@ struct Rig {
 
 std::string request(const std::string& path, const std::string& body = {},
                     const std::string& headers = {}) {
-    return cat("POST ", path, " HTTP/1.1\r\nHost: a\r\n", headers,
-               "Content-Length: ", body.size(), "\r\n\r\n", body);
+    return cat("POST ", path, " HTTP/1.1\r\nHost: a\r\n", headers, "Content-Length: ", body.size(),
+               "\r\n\r\n", body);
 }
 
 }  // namespace
@@ -215,6 +220,17 @@ TEST_CASE("the HTTP server replies to what is too large and closes") {
     CHECK(waiting.receive("\r\n\r\n") == "HTTP/1.1 100 Continue\r\n\r\n");
     waiting.send("ab");
     CHECK(waiting.receive("ab").ends_with("\r\n\r\nab"));
+}
+
+TEST_CASE("the HTTP server refuses before it takes the body") {
+    Rig rig;
+    Client client(rig.port);
+    client.send(
+        "POST /forbidden HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+        "Content-Length: 1000\r\n\r\n");
+    const std::string reply = client.receive();
+    CHECK(reply.starts_with("HTTP/1.1 403 Forbidden\r\n"));
+    CHECK(reply.ends_with("Connection: close\r\n\r\nno"));
 }
 
 TEST_CASE("the HTTP server ends within a second or two whatever its clients do") {

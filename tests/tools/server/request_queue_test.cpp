@@ -214,6 +214,8 @@ TEST_CASE("the queue's engine does not wait for a client that takes nothing") {
     queue.push(deaf);
     while (engine.ended == 0) std::this_thread::sleep_for(1ms);
     CHECK(deaf->cancelled());
+    while (!deaf->take(1s).finished) {
+    }
     CHECK(deaf->result()->finish == Finish::interrupted);
     CHECK(source.fed > 1000);
 }

@@ -73,6 +73,12 @@ TEST_CASE("a chunked HTTP body is joined and limited") {
     CHECK(refused(post(chunked, "4\r\nabcd\r\n1\r\ne\r\n0\r\n\r\n"), {.body_max = 4}) == 413);
     CHECK(refused(post(chunked, "4\r\nabcd\r\n0\r\n\r\n"), {.body_max = 4}) == 0);
     CHECK(refused(post(chunked, "zz\r\n")) == 400);
+    REQUIRE(reader.feed({}) == State::reading);
+    REQUIRE(reader.feed(post(chunked, "1\r\na\r\n0\r\nHost: b\r\nX-Api-Key: c\r\n\r\n")) ==
+            State::complete);
+    const HttpRequest trailed = reader.take();
+    CHECK(trailed.count("host") == 1);
+    CHECK(trailed.header("x-api-key") == nullptr);
 }
 
 TEST_CASE("HTTP limits are errors of their own") {
@@ -98,18 +104,24 @@ TEST_CASE("HTTP requests that could be read in two ways are refused") {
     CHECK(refused(post("X-Api-Key: a\r\nX-Api-Key: b\r\n", "")) == 400);
     CHECK(refused("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n") == 400);
     CHECK(refused("GET / HTTP/2.0\r\nHost: a\r\n\r\n") == 505);
+    CHECK(refused(post(std::string("A: b\0c\r\n", 8), "")) == 400);
     CHECK(refused("\x16\x03\x01 hello") == 400);
     CHECK(refused(post("Content-Encoding: gzip\r\n", "")) == 415);
     CHECK(refused(post("Expect: a-miracle\r\n", "")) == 417);
 }
 
-TEST_CASE("an HTTP client that waits for 100 Continue is noticed once") {
+TEST_CASE("the headers of an HTTP request are announced once before its body") {
     RequestReader reader({});
     REQUIRE(reader.feed(post("Content-Length: 1\r\nExpect: 100-continue\r\n", "")) ==
             State::reading);
-    CHECK(reader.take_expects_continue());
-    CHECK_FALSE(reader.take_expects_continue());
+    CHECK(reader.take_headers_done());
+    CHECK(reader.expects_continue());
+    CHECK_FALSE(reader.take_headers_done());
     CHECK(reader.feed("a") == State::complete);
+    reader.take();
+    REQUIRE(reader.feed(post("Content-Length: 1\r\n", "")) == State::reading);
+    CHECK(reader.take_headers_done());
+    CHECK_FALSE(reader.expects_continue());
 }
 
 TEST_CASE("the head of an HTTP reply says how its body ends") {
