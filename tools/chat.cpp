@@ -8,6 +8,7 @@
 #include "tools/answer/cached_source.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
+#include "tools/answer/request.h"
 #include "tools/options/option_table.h"
 #include "tools/options/user_text.h"
 #include "tools/terminal/exit_code.h"
@@ -235,10 +236,13 @@ class Chat {
 
     Result<Answer> generate_answer() {
         const Engine& engine = *run_.engine;
-        auto ids = encode_chat(engine.tokenizer(), messages_, run_.prompt);
-        if (!ids) return tl::unexpected(ids.error());
-        auto wanted = generate_options(run_, options_);
-        wanted.sampler.seed += turns_;
+        auto request = default_request(run_, options_);
+        request.messages = messages_;
+        request.sampler.seed += turns_;
+        request.predict_must_fit = false;
+        auto prepared = prepare(run_, request);
+        if (!prepared) return tl::unexpected(prepared.error());
+        prepared->options.cancel = cancel_flag();
         ThoughtStream thoughts(terminal_, options_.show_reasoning || !options_.quiet);
         PromptProgress progress(*run_.session, terminal_.stderr_tty && !options_.quiet);
         CachedSource source(*run_.session, *run_.prompts, engine.tokenizer());
@@ -248,7 +252,8 @@ class Chat {
             if (!piece.content.empty()) thoughts.end();
             return write(piece.content);
         };
-        auto out = generate(source, engine.tokenizer(), run_.facts.end_tokens, *ids, wanted, sink);
+        auto out = generate(source, engine.tokenizer(), run_.facts.end_tokens, prepared->ids,
+                            prepared->options, sink);
         thoughts.end();
         return out;
     }

@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "tools/answer/cached_source.h"
+#include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
+#include "tools/answer/request.h"
 #include "tools/answer/session_file.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
@@ -87,21 +89,31 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
-// The conversation to answer: what --session has, a system message if one is given, the prompt.
+void set_system(const std::string& system, std::vector<Message>& messages) {
+    if (system.empty()) return;
+    const bool has_one = !messages.empty() && messages.front().role == Role::system;
+    if (!has_one) messages.insert(messages.begin(), Message{Role::system, {}});
+    messages.front().content = system;
+}
+
+// The conversation to answer: that of --messages, or what --session has and the prompt; with the
+// system message, if one is given.
 Result<std::vector<Message>> conversation(const Options& options, const Terminal& terminal,
                                           const std::optional<SessionFile>& session) {
-    auto prompt = user_prompt(options, terminal);
-    if (!prompt) return tl::unexpected(prompt.error());
     auto system = system_message(options);
     if (!system) return tl::unexpected(system.error());
     std::vector<Message> messages;
-    if (session) messages = session->messages();
-    if (!system->empty()) {
-        const bool has_one = !messages.empty() && messages.front().role == Role::system;
-        if (!has_one) messages.insert(messages.begin(), Message{Role::system, {}});
-        messages.front().content = *system;
+    if (!options.messages_file.empty()) {
+        auto given = messages_of(options);
+        if (!given) return given;
+        messages = std::move(*given);
+    } else {
+        auto prompt = user_prompt(options, terminal);
+        if (!prompt) return tl::unexpected(prompt.error());
+        if (session) messages = session->messages();
+        messages.push_back({Role::user, *prompt});
     }
-    messages.push_back({Role::user, *prompt});
+    set_system(*system, messages);
     return messages;
 }
 
@@ -137,20 +149,19 @@ int run_once(const Options& given, const Terminal& terminal) {
     if (!run) return report_error(run.error());
 
     const Engine& engine = *run->engine;
-    auto ids = encode_chat(engine.tokenizer(), *messages, run->prompt);
-    if (!ids) return report_error(ids.error());
-    if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
-        return report_error(room.error());
-    }
+    auto request = default_request(*run, options);
+    request.messages = *messages;
+    request.sampler.seed += answers_in(*messages);
+    auto prepared = prepare(*run, request);
+    if (!prepared) return report_error(prepared.error());
+    prepared->options.cancel = cancel_flag();
 
     Output output(1);
     OnceSink sink(options, terminal, output);
     PromptProgress progress(*run->session, terminal.stderr_tty && !options.quiet);
     CachedSource source(*run->session, *run->prompts, engine.tokenizer());
-    auto wanted = generate_options(*run, options);
-    wanted.sampler.seed += answers_in(*messages);
-    auto answer = generate(source, engine.tokenizer(), run->facts.end_tokens, *ids, wanted,
-                           [&](const AnswerStream::Piece& piece) {
+    auto answer = generate(source, engine.tokenizer(), run->facts.end_tokens, prepared->ids,
+                           prepared->options, [&](const AnswerStream::Piece& piece) {
                                progress.finish();
                                return sink.take(piece);
                            });
