@@ -21,7 +21,9 @@ from served_clients import ANSWER, BIN, QUESTION, TINY, served
 
 OFFLINE = {"WEBUI_AUTH": "False", "ENABLE_OLLAMA_API": "False", "OFFLINE_MODE": "True", "HF_HUB_OFFLINE": "1",
            "ENABLE_VERSION_UPDATE_CHECK": "False", "ANONYMIZED_TELEMETRY": "False", "DO_NOT_TRACK": "True",
-           "SCARF_NO_ANALYTICS": "True", "RAG_EMBEDDING_ENGINE": "openai", "DEFAULT_LOCALE": "en-US"}
+           "SCARF_NO_ANALYTICS": "True", "RAG_EMBEDDING_ENGINE": "openai", "DEFAULT_LOCALE": "en-US",
+           # Its own tools would be declared in every request, thousands of tokens of the small tokenizer.
+           "DEFAULT_MODEL_PARAMS": '{"function_calling": "legacy"}'}
 
 
 @contextlib.contextmanager
@@ -60,7 +62,8 @@ def talk(page, url):
     page.js("document.querySelector('#chat-input').focus()")
     page.type(QUESTION)
     page.until(f"document.querySelector('#chat-input').innerText.includes({QUESTION!r})")
-    page.key("Enter")
+    page.until("!document.querySelector('#send-message-button').disabled")
+    page.js("document.querySelector('#send-message-button').click()")
     page.until(f"document.body.innerText.includes({ANSWER!r})", 120)
     time.sleep(3)
 
@@ -75,7 +78,7 @@ def main():
     key = "a-key-of-the-test"
     page = Browser()
     try:
-        with served(given.sluice, TINY, key) as server, web_ui(server, key) as url:
+        with served(given.sluice, TINY, key, "--temp", "0") as server, web_ui(server, key) as url:
             try:
                 talk(page, url)
             finally:

@@ -249,9 +249,11 @@ def with_llm(place):
             with contextlib.suppress(pydantic.ValidationError):
                 out = Forecast.model_validate_json(out)
             place.check(isinstance(out, Forecast), f"llm -m {name} --schema: {out!r}")
-        llm("-c", "--key", place.key, "-o", "max_tokens", "8", "And of France?")
         logged = json.loads(llm("logs", "-n", "1", "--json"))[0]
         place.check(logged["input_tokens"] > 20 and logged["output_tokens"] > 0, f"llm logs: {logged}")
+        llm("-m", "chat", "--key", place.key, "-o", "temperature", "0", QUESTION)
+        llm("-c", "--key", place.key, "-o", "max_tokens", "8", "And of France?")
+        place.check(json.loads(llm("logs", "-n", "1", "--json"))[0]["input_tokens"] > 20, "llm -c sends the first turn")
         llm("-m", "chat", "--key", place.key, "-T", "llm_version", "-o", "max_tokens", "20", QUESTION)
         out = llm("-m", "raw", "--key", place.key, "-o", "temperature", "0", "-o", "max_tokens", "8", "Once")
         raw = place.openai.completions.create(model=place.model, prompt="Once", temperature=0, max_tokens=8)
@@ -324,12 +326,12 @@ def run(url, key, check):
 
 
 @contextlib.contextmanager
-def served(program, model, key):
+def served(program, model, key, *flags):
     """`sluice serve` while it is needed; gives its address."""
     with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
         # What earlier runs kept is left alone.
         env = {**os.environ, "SLUICE_API_KEY": key, "XDG_CACHE_HOME": folder, "XDG_STATE_HOME": folder}
-        server = subprocess.Popen([program, "serve", model, "--port", "0"], stdin=subprocess.DEVNULL, stderr=log, env=env)
+        server = subprocess.Popen([program, "serve", model, "--port", "0", *flags], stdin=subprocess.DEVNULL, stderr=log, env=env)
         try:
             text = ""
             while " is ready\n" not in text:
