@@ -12,6 +12,7 @@ namespace {
 
 // The JSON text of the schema that the prompt shows; empty: none.
 Result<std::string> shown_schema(const AnswerRequest& request) {
+    if (!request.format_shown) return std::string();
     switch (request.format) {
         case ResponseFormat::text:
             return std::string();

@@ -54,6 +54,7 @@ std::vector<UsedField> sampling() {
          },
          "[]", R"({"17":101})", "logit_bias"},
         {all, R"("ignore_eos":true)", [](R r) { return r.answer.ignore_eos; }, "1", ""},
+        {all, R"("loop_guard":64)", [](R r) { return r.answer.loop_guard == 64; }, "true", "15"},
         {openai, R"("temperature":1.5)", [](R r) { return r.answer.sampler.temperature == 1.5; },
          R"("hot")", "2.1"},
         {{anthropic},
@@ -146,6 +147,29 @@ std::vector<UsedField> formats() {
          "[]",
          R"({"type":"grammar"})",
          "response_format.type"},
+        {{chat},
+         R"("structured_outputs":{"json_object":true,"regex":null})",
+         [](R r) {
+             return r.answer.format == ResponseFormat::json_object && !r.answer.format_shown;
+         },
+         "5",
+         R"({"json_object":1})",
+         "structured_outputs"},
+        {{chat},
+         R"("structured_outputs":{"json":{"type":"object","maximum":1.0}})",
+         [](R r) {
+             return r.answer.format == ResponseFormat::json_schema && !r.answer.format_shown &&
+                    r.answer.schema == R"({"type": "object", "maximum": 1.0})";
+         },
+         "[]",
+         R"({"regex":"a+"})",
+         "structured_outputs"},
+        {{chat},
+         R"("structured_outputs":{"json_object":false})",
+         [](R r) { return r.answer.format == ResponseFormat::text && r.answer.format_shown; },
+         "[]",
+         R"({"json":[]})",
+         "structured_outputs"},
         {{chat},
          R"("response_format":{"type":"text"})",
          [](R r) { return r.answer.format == ResponseFormat::text; },
