@@ -162,6 +162,8 @@ std::string server_text(const RunFacts& facts) {
 }
 
 std::string speed_line(const Answer& answer, const RunFacts& facts) {
+    // A server counts them in the end of an answer, which did not come.
+    if (answer.prompt_tokens == 0) return "its tokens were not counted";
     const RunStats& run = answer.decode;
     double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
     Limit limit = limit_of(run, answer.decoded(), answer.decode_s);

@@ -76,7 +76,6 @@ Result<void> ChatStream::read_finish(const Json& reason) {
     if (reason.is_null()) return {};
     const auto name = reason.string();
     if (!name) return malformed(name.error().message);
-    finished_ = true;
     if (*name == "stop") {
         answer_.finish = Finish::stop;
     } else if (*name == "length") {
@@ -85,6 +84,7 @@ Result<void> ChatStream::read_finish(const Json& reason) {
         return fail(Code::io,
                     cat("its answer ended in a way that is not known here: ", printable(*name)));
     }
+    finished_ = true;
     return {};
 }
 

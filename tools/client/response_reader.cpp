@@ -61,7 +61,7 @@ struct ResponseReader::Impl {
     std::vector<std::pair<std::string, std::string>> headers;
     std::string body, problem;
     size_t header_bytes = 0;
-    bool in_value = false, head_done = false;
+    bool begun = false, in_value = false, head_done = false;
     State state = State::reading;
 };
 
@@ -89,9 +89,11 @@ ResponseReader::State ResponseReader::feed(std::string_view bytes) {
     }();
     Impl& r = *impl_;
     if (r.state != State::reading) return r.state;
+    r.begun = true;
     (void)http_parser_execute(&r.parser, &settings, bytes.data(), bytes.size());
     const http_errno number = HTTP_PARSER_ERRNO(&r.parser);
     const bool fine = number == HPE_OK || (number == HPE_PAUSED && r.state == State::complete);
+    if (number == HPE_HEADER_OVERFLOW) r.fail("its headers are too long");
     if (!fine) r.fail(cat("this is not HTTP: ", http_errno_description(number)));
     return r.state;
 }
@@ -99,7 +101,7 @@ ResponseReader::State ResponseReader::feed(std::string_view bytes) {
 // To the parser, no bytes are the end of the connection.
 ResponseReader::State ResponseReader::end() {
     if (impl_->state != State::reading) return impl_->state;
-    if (impl_->header_bytes == 0 && !impl_->head_done) {
+    if (!impl_->begun) {
         impl_->fail("the connection was closed without a reply");
         return State::failed;
     }
