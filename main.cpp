@@ -57,7 +57,8 @@ const char* environment(const char* name) {
 
 int run_answer(const Options& options, const Terminal& terminal) {
     if (!options.traces.empty()) return run_verify(options, terminal);
-    bool prompted = options.prompt || !options.prompt_file.empty();
+    bool prompted =
+        options.prompt || !options.prompt_file.empty() || !options.messages_file.empty();
     bool chat = terminal.stdin_tty && !prompted && !options.json && options.session_file.empty();
     return chat ? run_chat(options, terminal) : run_once(options, terminal);
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
 #include "tools/answer/session_file.h"
 #include "tools/client/open_answerer.h"
@@ -87,21 +88,31 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
     std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
 }
 
-// The conversation to answer: what --session has, a system message if one is given, the prompt.
+void set_system(const std::string& system, std::vector<Message>& messages) {
+    if (system.empty()) return;
+    const bool has_one = !messages.empty() && messages.front().role == Role::system;
+    if (!has_one) messages.insert(messages.begin(), Message{Role::system, {}});
+    messages.front().content = system;
+}
+
+// The conversation to answer: that of --messages, or what --session has and the prompt; with the
+// system message, if one is given.
 Result<std::vector<Message>> conversation(const Options& options, const Terminal& terminal,
                                           const std::optional<SessionFile>& session) {
-    auto prompt = user_prompt(options, terminal);
-    if (!prompt) return tl::unexpected(prompt.error());
     auto system = system_message(options);
     if (!system) return tl::unexpected(system.error());
     std::vector<Message> messages;
-    if (session) messages = session->messages();
-    if (!system->empty()) {
-        const bool has_one = !messages.empty() && messages.front().role == Role::system;
-        if (!has_one) messages.insert(messages.begin(), Message{Role::system, {}});
-        messages.front().content = *system;
+    if (!options.messages_file.empty()) {
+        auto given = messages_of(options);
+        if (!given) return given;
+        messages = std::move(*given);
+    } else {
+        auto prompt = user_prompt(options, terminal);
+        if (!prompt) return tl::unexpected(prompt.error());
+        if (session) messages = session->messages();
+        messages.push_back({Role::user, *prompt});
     }
-    messages.push_back({Role::user, *prompt});
+    set_system(*system, messages);
     return messages;
 }
 

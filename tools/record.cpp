@@ -15,11 +15,7 @@ namespace sluice {
 namespace {
 
 Result<std::vector<Message>> conversation(const Options& options, const Terminal& terminal) {
-    if (!options.messages_file.empty()) {
-        auto text = read_user_file("--messages", options.messages_file);
-        if (!text) return tl::unexpected(text.error());
-        return parse_messages(cat("--messages ", options.messages_file), *text);
-    }
+    if (!options.messages_file.empty()) return messages_of(options);
     auto prompt = user_prompt(options, terminal);
     if (!prompt) return tl::unexpected(prompt.error());
     auto system = system_message(options);

@@ -226,3 +226,21 @@ else:
     check("in a log it says so in a line when it begins, and for how long",
           re.fullmatch(rb"measuring the fastest way to read experts, for about \d+ s\n", line) is not None, line)
     check("and nothing else until its end", logged.stderr.read().count(b"\n") == 1 and logged.wait() == 130)
+
+with tempfile.TemporaryDirectory(prefix="sluice-messages-") as folder:
+    path = os.path.join(folder, "messages.json")
+    conversation = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello."},
+                    {"role": "user", "content": QUESTION}]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(conversation, file)
+    greedy = (TINY, "--temp", "0", "--json")
+    one = json.loads(run(*greedy, "--messages", path).stdout)
+    check("--messages: the whole conversation is asked", one["usage"]["prompt_tokens"] > 11, one)
+    piped = run(*greedy, "--messages", "-", stdin=json.dumps(conversation).encode())
+    check("--messages -: from standard input", json.loads(piped.stdout)["text"] == one["text"], piped)
+    told = json.loads(run(*greedy, "--messages", path, "--system-prompt", "Be kind.").stdout)
+    check("--messages: with a system message", told["usage"]["prompt_tokens"] > one["usage"]["prompt_tokens"], told)
+    check_run("--messages and -p", run(TINY, "--messages", path, "-p", "x"), 2, b"", "--messages contains the prompt")
+    check_run("--messages and --session", run(TINY, "--messages", path, "--session", path), 2, b"", "--messages and --session")
+    check_run("--messages: no file", run(TINY, "--messages", path + "x"), 2, b"", "--messages: .*messages.jsonx")
+    check_run("--messages: no list", run(TINY, "--messages", "-", stdin=b"{}"), 2, b"", "expected a list of messages")

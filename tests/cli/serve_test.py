@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """sluice serve as clients see it: every endpoint, limits, refusals, fairness, clients that leave, and the end."""
+import atexit
 import contextlib
 import http.client
 import json
@@ -23,6 +24,7 @@ class Server:
     def __init__(self, *flags, env=None, ready=True):
         self.process = subprocess.Popen([SLUICE, "serve", TINY, "--port", "0", *flags], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or environment())
+        atexit.register(self.process.kill)  # whatever check fails
         self.log, self.heard = "", threading.Condition()
         threading.Thread(target=self._listen, daemon=True).start()
         self.port = int(self.expect(r"listening on http://\S+:(\d+)\n").group(1))

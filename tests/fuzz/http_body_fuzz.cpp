@@ -1,11 +1,6 @@
 // libFuzzer target: any bytes as a request body of each HTTP API. What is accepted must be a
 // request that can be prepared, and its replies must be JSON whatever the model answers.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         -DSLUICE_VERSION='""' -DSLUICE_COMMIT='""' tests/fuzz/http_body_fuzz.cpp \
-//         tools/api/*.cpp tools/answer/{json_writer,answer_stream,loop_guard}.cpp \
-//         engine/text/*.cpp io/*.cpp -lxxhash -lpcre2-8 -lutf8proc -o http_body_fuzz
-//     ./http_body_fuzz corpus tests/fuzz/http_body
+// tests/dev/fuzz.sh builds and runs it.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

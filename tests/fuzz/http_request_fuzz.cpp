@@ -1,10 +1,5 @@
 // libFuzzer target: any bytes as what a client of the server sends, whole and in pieces.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         tests/fuzz/http_request_fuzz.cpp tools/server/request_reader.cpp \
-//         tools/server/http_message.cpp tools/server/access.cpp tools/options/user_text.cpp \
-//         engine/text/utf8.cpp $(ls io/*.cpp | grep -v this_build) \
-//         -lhttp_parser -lxxhash -lspdlog -lfmt -o http_request_fuzz
+// tests/dev/fuzz.sh builds and runs it.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

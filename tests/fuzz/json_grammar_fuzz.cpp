@@ -1,12 +1,6 @@
 // libFuzzer target: a hostile JSON schema, a zero byte, and bytes for its grammar; without a zero
 // byte, bytes for any object.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         -DSLUICE_VERSION='""' -DSLUICE_COMMIT='""' \
-//         tests/fuzz/json_grammar_fuzz.cpp io/*.cpp engine/text/*.cpp \
-//         -lxxhash -lpcre2-8 -lutf8proc -lfmt -o json_grammar_fuzz
-//     SLUICE_FUZZ_TOKENIZER=tests/models/dsv41-rand-a/tokenizer.json ./json_grammar_fuzz \
-//         -dict=tests/fuzz/json_grammar.dict tests/fuzz/json_grammar
+// tests/dev/fuzz.sh builds and runs it.
 
 #include <cstdint>
 #include <cstdio>

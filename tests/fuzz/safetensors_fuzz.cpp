@@ -1,8 +1,5 @@
 // libFuzzer target: any bytes as a shard. What the reader accepts must be true of the bytes.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         -DSLUICE_VERSION='""' -DSLUICE_COMMIT='""' tests/fuzz/safetensors_fuzz.cpp io/*.cpp \
-//         io/*/*.cpp -luring -lxxhash -o safetensors_fuzz
+// tests/dev/fuzz.sh builds and runs it.
 #include <sys/mman.h>
 #include <unistd.h>
 

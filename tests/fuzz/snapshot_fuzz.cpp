@@ -1,11 +1,7 @@
 // libFuzzer target: any bytes as a snapshot. What its header is accepted with must be true of the
 // bytes. The first byte says whether the checksum of the header is put right, which no mutation
 // would hit on.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         tests/fuzz/snapshot_fuzz.cpp engine/snapshot/snapshot_file.cpp \
-//         engine/prompt_cache/snapshot_key.cpp io/checksum.cpp io/format.cpp io/output_file.cpp \
-//         io/text.cpp -lxxhash -o snapshot_fuzz
+// tests/dev/fuzz.sh builds and runs it.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

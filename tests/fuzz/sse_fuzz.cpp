@@ -1,11 +1,5 @@
 // libFuzzer target: any bytes as what a server sends to `sluice chat URL`, whole and in pieces.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         tests/fuzz/sse_fuzz.cpp tools/client/response_reader.cpp tools/client/sse_reader.cpp \
-//         tools/client/chat_stream.cpp tools/client/server_error.cpp tools/server/http_message.cpp \
-//         $(ls io/*.cpp | grep -v this_build) \
-//         -lhttp_parser -lxxhash -lspdlog -lfmt -o sse_fuzz
-//     ./sse_fuzz -max_len=4096 CORPUS tests/fuzz/sse
+// tests/dev/fuzz.sh builds and runs it.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

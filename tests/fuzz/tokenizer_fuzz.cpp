@@ -1,10 +1,5 @@
 // libFuzzer target: a hostile tokenizer.json, or hostile text for a good one, by the first byte.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         -DSLUICE_VERSION='""' -DSLUICE_COMMIT='""' tests/fuzz/tokenizer_fuzz.cpp io/*.cpp \
-//         io/checkpoint/model_folder.cpp engine/text/*.cpp \
-//         -lxxhash -lpcre2-8 -lutf8proc -o tokenizer_fuzz
-//     SLUICE_FUZZ_TOKENIZER=tests/models/dsv41-tiny/tokenizer.json ./tokenizer_fuzz
+// tests/dev/fuzz.sh builds and runs it.
 
 #include <cstdint>
 #include <cstdio>

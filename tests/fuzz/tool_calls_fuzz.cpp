@@ -1,9 +1,6 @@
 // libFuzzer target: any bytes as an answer with tool calls. Byte 255 is the marker, 254 a cut, 253
 // another control token. Start with tests/fuzz/tool_calls_corpus.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         tests/fuzz/tool_calls_fuzz.cpp engine/text/{tool_call_parser,python_json}.cpp \
-//         io/{json,text,format}.cpp -o tool_calls_fuzz
+// tests/dev/fuzz.sh builds and runs it.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,10 +1,6 @@
 // libFuzzer target: any bytes as the model's encoding.py. Start with the folders encoding of
 // tests/models.
-//
-//     clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -I. \
-//         tests/fuzz/wording_fuzz.cpp engine/text/{prompt_wording,text_template,utf8}.cpp \
-//         engine/text/python_{constants,unescape}.cpp io/checkpoint/model_folder.cpp \
-//         io/{text,format,file,path_access,mount,memory,log}.cpp -luring -lxxhash -o wording_fuzz
+// tests/dev/fuzz.sh builds and runs it.
 
 #include <cstdint>
 #include <cstdio>

@@ -9,9 +9,8 @@
 
 namespace sluice {
 
-Result<std::shared_ptr<const JsonGrammar>> answer_grammar(ResponseFormat format,
-                                                          const std::string& schema) {
-    switch (format) {
+Result<std::shared_ptr<const JsonGrammar>> answer_grammar(const AnswerFormat& format) {
+    switch (format.kind) {
         case ResponseFormat::text:
             return nullptr;
         case ResponseFormat::json_object:
@@ -19,17 +18,19 @@ Result<std::shared_ptr<const JsonGrammar>> answer_grammar(ResponseFormat format,
         case ResponseFormat::json_schema:
             break;
     }
-    return compile_json_schema(schema);
+    return compile_json_schema(format.schema);
 }
 
-Result<std::shared_ptr<const JsonGrammar>> format_grammar(const std::string& format) {
-    if (format.empty()) return nullptr;
-    if (format == "json") return any_object_grammar();
-    auto schema = read_user_file("--format", format);
+Result<AnswerFormat> format_of(const std::string& flag) {
+    if (flag.empty()) return AnswerFormat{};
+    if (flag == "json") return AnswerFormat{ResponseFormat::json_object};
+    auto schema = read_user_file("--format", flag);
     if (!schema) return tl::unexpected(schema.error());
-    auto grammar = compile_json_schema(*schema);
-    if (!grammar) return within(cat("--format: ", printable(format)), grammar.error());
-    return grammar;
+    AnswerFormat format{ResponseFormat::json_schema, std::move(*schema)};
+    if (auto grammar = answer_grammar(format); !grammar) {
+        return within(cat("--format: ", printable(flag)), grammar.error());
+    }
+    return format;
 }
 
 std::shared_ptr<TokenConstraint> answer_constraint(const Tokenizer& tokenizer,

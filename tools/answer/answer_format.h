@@ -16,14 +16,17 @@ namespace sluice {
 
 enum class ResponseFormat { text, json_object, json_schema };
 
-// Null for text. `schema`: JSON text, for json_schema only. Errors are those of
-// compile_json_schema().
-Result<std::shared_ptr<const JsonGrammar>> answer_grammar(ResponseFormat format,
-                                                          const std::string& schema);
+struct AnswerFormat {
+    ResponseFormat kind = ResponseFormat::text;
+    std::string schema = {};  // of json_schema: JSON text
+};
 
-// The grammar of --format: "json" or the name of a file with a JSON schema; empty: null. Errors
-// name the flag.
-Result<std::shared_ptr<const JsonGrammar>> format_grammar(const std::string& format);
+// Null for text. Errors are those of compile_json_schema().
+Result<std::shared_ptr<const JsonGrammar>> answer_grammar(const AnswerFormat& format);
+
+// The value of --format: "json" or the name of a file with a JSON schema; empty: text. Errors name
+// the flag; what is returned compiles.
+Result<AnswerFormat> format_of(const std::string& flag);
 
 // A tool call that an answer may be, or must be.
 struct CallRule {

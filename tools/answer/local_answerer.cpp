@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "tools/answer/cached_source.h"
+#include "tools/answer/request.h"
 #include "tools/terminal/show.h"
+#include "tools/terminal/signals.h"
 
 namespace sluice {
 
@@ -26,18 +28,17 @@ class LocalAnswerer final : public Answerer {
 
     Result<Answer> answer(const std::vector<Message>& messages, uint64_t turn,
                           const PieceSink& sink) override {
+        auto request = default_request(run_, options_);
+        request.messages = messages;
+        request.sampler.seed += turn;
+        request.predict_must_fit = predict_must_fit_;
+        auto prepared = prepare(run_, request);
+        if (!prepared) return tl::unexpected(prepared.error());
+        prepared->options.cancel = cancel_flag();
         const Tokenizer& tokenizer = run_.engine->tokenizer();
-        auto ids = encode_chat(tokenizer, messages, run_.prompt);
-        if (!ids) return tl::unexpected(ids.error());
-        if (predict_must_fit_) {
-            auto room = check_room(ids->size(), options_.predict, run_.facts.context);
-            if (!room) return tl::unexpected(room.error());
-        }
-        auto wanted = generate_options(run_, options_);
-        wanted.sampler.seed += turn;
         PromptProgress progress(*run_.session, progress_shown_);
         CachedSource source(*run_.session, *run_.prompts, tokenizer);
-        return generate(source, tokenizer, run_.facts.end_tokens, *ids, wanted,
+        return generate(source, tokenizer, run_.facts.end_tokens, prepared->ids, prepared->options,
                         [&](const AnswerStream::Piece& piece) {
                             progress.finish();
                             return sink(piece);

@@ -16,6 +16,7 @@
 #include "io/ring/ring_paced.h"
 #include "io/text.h"
 #include "tools/answer/answer_format.h"
+#include "tools/answer/messages.h"
 #include "tools/options/numbers.h"
 #include "tools/options/user_text.h"
 #include "tools/terminal/signals.h"
@@ -144,9 +145,9 @@ std::function<void(double seconds)> measuring_notice(const Options& options,
 Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool report_placement,
                             const std::function<void(uint64_t, uint64_t)>& progress) {
     ModelRun run;
-    auto grammar = format_grammar(options.format);
-    if (!grammar) return tl::unexpected(grammar.error());
-    run.grammar = std::move(*grammar);
+    auto format = format_of(options.format);
+    if (!format) return tl::unexpected(format.error());
+    run.format = std::move(*format);
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
     if (!folder) return tl::unexpected(folder.error());
     auto sampler = read_sampling(*folder);
@@ -212,7 +213,6 @@ void apply_options(ModelRun& run, const Options& options) {
     run.prompt.mode = thinking ? PromptMode::thinking : PromptMode::chat;
     run.prompt.effort = options.effort.value_or(run.prompt.effort);
     run.facts.mode = thinking ? cat("thinking, effort ", run.prompt.effort) : "chat";
-    run.stream = {run.prompt.mode, options.stop, options.ignore_eos, options.loop_guard};
     SamplerOptions& sampler = run.sampler;
     sampler.temperature = options.temperature.value_or(sampler.temperature);
     sampler.top_p = options.top_p.value_or(sampler.top_p);
@@ -229,6 +229,13 @@ Result<std::string> system_message(const Options& options) {
     if (!text) return text;
     drop_line_ends(*text);
     return text;
+}
+
+Result<std::vector<Message>> messages_of(const Options& options) {
+    const std::string& path = options.messages_file;
+    auto text = path == "-" ? read_standard_input() : read_user_file("--messages", path);
+    if (!text) return tl::unexpected(text.error());
+    return parse_messages(cat("--messages ", printable(path)), *text);
 }
 
 Result<std::string> user_prompt(const Options& options, const Terminal& terminal) {
@@ -257,17 +264,6 @@ Result<std::string> user_prompt(const Options& options, const Terminal& terminal
                     "the prompt is empty: pass -p TEXT, -f FILE or text on standard input");
     }
     return prompt;
-}
-
-GenerateOptions generate_options(const ModelRun& run, const Options& options) {
-    GenerateOptions out;
-    out.stream = run.stream;
-    out.sampler = run.sampler;
-    out.predict = options.predict;
-    out.context = run.facts.context;
-    out.constraint = answer_constraint(run.engine->tokenizer(), run.facts.end_tokens, run.grammar);
-    out.cancel = cancel_flag();
-    return out;
 }
 
 }  // namespace sluice

@@ -10,10 +10,10 @@
 
 #include "engine/engine.h"
 #include "engine/prompt_cache/prompt_cache.h"
-#include "engine/text/json_grammar.h"
 #include "engine/text/prompt.h"
 #include "engine/text/sampler.h"
 #include "io/error.h"
+#include "tools/answer/answer_format.h"
 #include "tools/answer/report.h"
 #include "tools/options/options.h"
 #include "tools/terminal/signals.h"
@@ -26,10 +26,9 @@ struct ModelRun {
     std::unique_ptr<Session> session;
     RunFacts facts;
     SamplerOptions sampler;
-    StreamOptions stream;
     PromptOptions prompt;
-    Result<PromptWording> wording;               // or why tools and response formats cannot be used
-    std::shared_ptr<const JsonGrammar> grammar;  // of --format, for every answer; null: none
+    Result<PromptWording> wording;  // or why tools and response formats cannot be used
+    AnswerFormat format;            // of --format
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;
@@ -70,10 +69,10 @@ void apply_options(ModelRun& run, const Options& options);
 
 // The text of --system-prompt or --system-prompt-file; empty without either.
 Result<std::string> system_message(const Options& options);
+// The conversation in the file of --messages ("-": standard input).
+Result<std::vector<Message>> messages_of(const Options& options);
 // The text of -p or -f, followed, if standard input is a file or a pipe, by a line feed and its
 // content. Line ends at the end of files and input are dropped. No prompt at all is a usage error.
 Result<std::string> user_prompt(const Options& options, const Terminal& terminal);
-
-GenerateOptions generate_options(const ModelRun& run, const Options& options);
 
 }  // namespace sluice

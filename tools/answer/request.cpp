@@ -12,7 +12,6 @@ namespace {
 
 // The JSON text of the schema that the prompt shows; empty: none.
 Result<std::string> shown_schema(const AnswerRequest& request) {
-    if (!request.format_shown) return std::string();
     switch (request.format) {
         case ResponseFormat::text:
             return std::string();
@@ -89,6 +88,8 @@ AnswerRequest default_request(const ModelRun& run, const Options& options) {
     out.ignore_eos = options.ignore_eos;
     out.loop_guard = options.loop_guard;
     out.predict = options.predict;
+    out.format = run.format.kind;
+    out.schema = run.format.schema;
     return out;
 }
 
@@ -99,7 +100,7 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     }
     auto prompt = prompt_options(run, request);
     if (!prompt) return tl::unexpected(prompt.error());
-    auto grammar = answer_grammar(request.format, request.schema);
+    auto grammar = answer_grammar({request.format, request.schema});
     if (!grammar) return tl::unexpected(grammar.error());
     auto call = call_rule(run.engine->tokenizer(), request, *prompt);
     if (!call) return tl::unexpected(call.error());

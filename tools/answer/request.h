@@ -38,7 +38,6 @@ struct AnswerRequest {
     std::string tool_name;  // with `required`; empty: any
     ResponseFormat format = ResponseFormat::text;
     std::string schema;  // of json_schema: JSON text
-    bool format_shown = true;  // to the model, in the prompt; false: the answer is only held to it
 };
 
 // A request with everything that a run's options leave at their defaults, and no prompt.

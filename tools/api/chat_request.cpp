@@ -77,7 +77,6 @@ constexpr Field fields[] = {
     {"thinking", Use::used, read_thinking},
     {"chat_template_kwargs", Use::used, read_template_options},
     {"response_format", Use::used, read_format},
-    {"structured_outputs", Use::used, read_structured_outputs},
     {"tools", Use::used, read_tools},
     {"tool_choice", Use::used, read_tool_choice},
     {"parallel_tool_calls", Use::used, read_parallel_calls},

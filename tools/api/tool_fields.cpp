@@ -111,25 +111,6 @@ Result<void> read_format(const Json& value, Draft& draft) {
     return {};
 }
 
-// As in vLLM's server: the answer is held to the form, but the prompt says nothing of it.
-Result<void> read_structured_outputs(const Json& value, Draft& draft) {
-    if (!value.is_object()) return bad_value(value, "an object");
-    for (const std::string& name : value.keys()) {
-        if (value[name].is_null() || name == "json" || name == "json_object") continue;
-        return fail(Code::unsupported, cat(value[name].path(), ": only json and json_object"));
-    }
-    const Json any = value["json_object"], schema = value["json"];
-    if (!any.is_null()) {
-        const auto wanted = truth(any);
-        if (!wanted) return tl::unexpected(wanted.error());
-        if (*wanted) draft.answer().format = ResponseFormat::json_object;
-        draft.answer().format_shown = !*wanted;
-    }
-    if (schema.is_null()) return {};
-    draft.answer().format_shown = false;
-    return set_schema(schema, draft);
-}
-
 Result<void> check_tools(const Draft& draft) {
     const AnswerRequest& answer = draft.out.answer;
     if (answer.tool_choice != ToolChoice::required) return {};

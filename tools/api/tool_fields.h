@@ -31,8 +31,6 @@ Result<void> read_parallel_calls(const Json& value, Draft& draft);
 // completions, in its member json_schema.
 Result<void> read_format(const Json& value, Draft& draft);
 Result<void> set_schema(const Json& schema, Draft& draft);
-// {"json_object": true} or {"json": SCHEMA}.
-Result<void> read_structured_outputs(const Json& value, Draft& draft);
 
 // What can be checked only when all fields have been read: that the chosen tool is declared, and
 // that there is a tool if one is required.

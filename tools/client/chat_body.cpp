@@ -1,10 +1,7 @@
 #include "tools/client/chat_body.h"
 
-#include "io/text.h"
-#include "tools/answer/answer_format.h"
 #include "tools/answer/json_writer.h"
 #include "tools/answer/messages.h"
-#include "tools/options/user_text.h"
 
 namespace sluice {
 
@@ -42,20 +39,20 @@ void write_thinking(JsonWriter& json, const Options& options) {
     write_if(json, "reasoning_effort", options.effort);
 }
 
-}  // namespace
-
-Result<std::string> format_field(const Options& options) {
-    if (options.format.empty()) return std::string();
-    if (auto grammar = format_grammar(options.format); !grammar)
-        return tl::unexpected(grammar.error());
-    if (options.format == "json") return std::string(R"({"json_object":true})");
-    auto schema = read_user_file("--format", options.format);
-    if (!schema) return schema;
-    return cat(R"({"json":)", *schema, '}');
+// As the API writes it.
+void write_format(JsonWriter& json, const AnswerFormat& format) {
+    if (format.kind == ResponseFormat::text) return;
+    const bool any = format.kind == ResponseFormat::json_object;
+    json.key("response_format").begin_object();
+    json.member("type", any ? "json_object" : "json_schema");
+    if (!any) json.key("json_schema").begin_object().key("schema").json(format.schema).end_object();
+    json.end_object();
 }
 
+}  // namespace
+
 std::string chat_body(const std::vector<Message>& messages, const Options& options,
-                      const std::string& model, uint64_t seed, const std::string& format) {
+                      const std::string& model, uint64_t seed, const AnswerFormat& format) {
     JsonWriter json;
     json.begin_object().member("model", model).key("messages");
     write_messages(json, messages);
@@ -64,7 +61,7 @@ std::string chat_body(const std::vector<Message>& messages, const Options& optio
     write_sampling(json, options, seed);
     write_limits(json, options);
     write_thinking(json, options);
-    if (!format.empty()) json.key("structured_outputs").json(format);
+    write_format(json, format);
     return json.end_object().text();
 }
 

@@ -66,7 +66,7 @@ std::string mode_text(const Options& options) {
 class RemoteAnswerer final : public Answerer {
  public:
     RemoteAnswerer(HttpClient client, const RemoteModel& model, const Options& options,
-                   const Terminal& terminal, std::string format)
+                   const Terminal& terminal, AnswerFormat format)
         : client_(std::move(client)),
           options_(options),
           format_(std::move(format)),
@@ -139,7 +139,7 @@ class RemoteAnswerer final : public Answerer {
 
     HttpClient client_;
     Options options_;
-    const std::string format_;
+    const AnswerFormat format_;
     const uint64_t drawn_seed_;
     const bool progress_shown_;
     RunFacts facts_;
@@ -200,7 +200,7 @@ Result<std::vector<RemoteModel>> remote_models(const HttpClient& client, const O
 Result<std::unique_ptr<Answerer>> remote_answerer(HttpClient client, const RemoteModel& model,
                                                   const Options& options,
                                                   const Terminal& terminal) {
-    auto format = format_field(options);
+    auto format = format_of(options.format);
     if (!format) return tl::unexpected(format.error());
     return std::make_unique<RemoteAnswerer>(std::move(client), model, options, terminal,
                                             std::move(*format));

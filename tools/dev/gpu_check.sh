@@ -151,6 +151,10 @@ if has snapshots; then
     done
     check "a resumed --session equals one that never stopped" resumed plain
     check "the same in thinking mode, chunks of 16" resumed thinking --reasoning on --chunk 16
+    check "served conversations go on after others, and after kill -9" \
+        python3 tools/dev/served_bits.py "$sluice" $models/dsv41-tiny
+    check "the same, chunks of 7, few experts in VRAM" \
+        python3 tools/dev/served_bits.py "$sluice" $models/dsv41-tiny --chunk 7 --vram-slots 48
 fi
 
 if has tests; then

@@ -91,7 +91,9 @@ int main(int count, char** arguments) {
         std::fputs("usage: json_walk TOKENIZER.json SCHEMA.json|json COUNT [TOKENS]\n", stderr);
         return 2;
     }
-    const auto grammar = format_grammar(arguments[2]);
+    const auto format = format_of(arguments[2]);
+    if (!format) return fail_with(format.error());
+    const auto grammar = answer_grammar(*format);
     if (!grammar) return fail_with(grammar.error());
     if (first == "--accepts") return accepts(*grammar);
     const auto tokenizer = Tokenizer::load(first);

@@ -117,10 +117,12 @@ Result<void> check_model(const Options& o) {
                                      "that follows");
 }
 
-Result<void> check_record(const Options& o) {
-    if (o.output.empty()) return refuse("record: -o FILE is missing");
-    if (!o.messages_file.empty() && (o.prompt || !o.prompt_file.empty()))
+Result<void> check_messages(const Options& o) {
+    if (o.messages_file.empty()) return {};
+    if (o.prompt || !o.prompt_file.empty())
         return refuse("--messages contains the prompt; -p and -f cannot be combined with it");
+    if (!o.session_file.empty())
+        return refuse("--messages and --session both give the conversation; give only one");
     return {};
 }
 
@@ -187,7 +189,10 @@ Result<void> check_options(const Options& o) {
     if (o.traces.empty()) {
         if (auto fits = check_answer(o); !fits) return fits;
     }
-    return o.command == Command::record ? check_record(o) : Result<void>();
+    if (auto fits = check_messages(o); !fits) return fits;
+    if (o.command == Command::record && o.output.empty())
+        return refuse("record: -o FILE is missing");
+    return {};
 }
 
 }  // namespace sluice

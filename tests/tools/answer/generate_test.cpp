@@ -377,7 +377,7 @@ Answer constrained(Script& script, GenerateOptions options,
 
 std::shared_ptr<TokenConstraint> under_schema(const std::string& schema) {
     const int32_t ends[] = {eos};
-    auto grammar = answer_grammar(ResponseFormat::json_schema, schema);
+    auto grammar = answer_grammar({ResponseFormat::json_schema, schema});
     REQUIRE(grammar);
     return answer_constraint(tokenizer(), ends, *grammar);
 }
@@ -426,7 +426,7 @@ TEST_CASE("generate: a forced prefix and then anything") {
     CHECK(answer.text.starts_with("To be"));
     CHECK(answer.completion_tokens > prefix.size());
     // Both may come: the first token decides.
-    const auto json = answer_grammar(ResponseFormat::json_object, "");
+    const auto json = answer_grammar({ResponseFormat::json_object});
     rule.required = false;
     const int32_t ends[] = {eos};
     Script call(prefix);

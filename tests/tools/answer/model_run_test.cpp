@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tools/answer/request.h"
+
 using namespace sluice;
 
 TEST_CASE("sampling: the model's own values, otherwise those of the model card") {
@@ -49,6 +51,8 @@ TEST_CASE("flags override the model's own values, field by field") {
     CHECK(run.facts.seed == 12);
     CHECK(run.prompt.mode == PromptMode::thinking);
     CHECK(run.prompt.effort == 30);
-    CHECK(run.stream.stop == std::vector<std::string>{"x"});
-    CHECK(run.stream.mode == PromptMode::thinking);
+    const AnswerRequest request = default_request(run, options);
+    CHECK(request.stop == std::vector<std::string>{"x"});
+    CHECK(request.prompt.mode == PromptMode::thinking);
+    CHECK(request.sampler.seed == 12);
 }

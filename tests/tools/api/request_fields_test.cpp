@@ -148,29 +148,6 @@ std::vector<UsedField> formats() {
          R"({"type":"grammar"})",
          "response_format.type"},
         {{chat},
-         R"("structured_outputs":{"json_object":true,"regex":null})",
-         [](R r) {
-             return r.answer.format == ResponseFormat::json_object && !r.answer.format_shown;
-         },
-         "5",
-         R"({"json_object":1})",
-         "structured_outputs"},
-        {{chat},
-         R"("structured_outputs":{"json":{"type":"object","maximum":1.0}})",
-         [](R r) {
-             return r.answer.format == ResponseFormat::json_schema && !r.answer.format_shown &&
-                    r.answer.schema == R"({"type": "object", "maximum": 1.0})";
-         },
-         "[]",
-         R"({"regex":"a+"})",
-         "structured_outputs"},
-        {{chat},
-         R"("structured_outputs":{"json_object":false})",
-         [](R r) { return r.answer.format == ResponseFormat::text && r.answer.format_shown; },
-         "[]",
-         R"({"json":[]})",
-         "structured_outputs"},
-        {{chat},
          R"("response_format":{"type":"text"})",
          [](R r) { return r.answer.format == ResponseFormat::text; },
          "5",

@@ -15,7 +15,7 @@ const std::vector<Message> messages = {{Role::system, "Be \"brief\".", ""},
                                        {Role::user, "b\n", ""}};
 
 ApiRequest served(const Options& options, uint64_t seed = 1) {
-    const auto format = format_field(options);
+    const auto format = format_of(options.format);
     REQUIRE(format);
     return parsed(chat, chat_body(messages, options, "tiny", seed, *format));
 }
@@ -84,18 +84,13 @@ TEST_CASE("reasoning that is asked for or not wanted reaches the server") {
     CHECK(served(options).answer.prompt.mode == PromptMode::chat);
 }
 
-TEST_CASE("the form of an answer reaches the server without a word in the prompt") {
+TEST_CASE("the form of an answer reaches the server") {
     const TempFolder folder;
     Options options;
     options.format = "json";
     CHECK(served(options).answer.format == ResponseFormat::json_object);
-    CHECK_FALSE(served(options).answer.format_shown);
     options.format = folder / "schema.json";
     write_file(options.format, R"({"type": "object"})");
     CHECK(served(options).answer.format == ResponseFormat::json_schema);
     CHECK(served(options).answer.schema == R"({"type": "object"})");
-    CHECK_FALSE(served(options).answer.format_shown);
-    write_file(options.format, "{");
-    REQUIRE_FALSE(format_field(options));
-    CHECK(format_field(options).error().message.find("--format") != std::string::npos);
 }
