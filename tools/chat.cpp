@@ -5,10 +5,9 @@
 
 #include "io/output_file.h"
 #include "io/text.h"
-#include "tools/answer/cached_source.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
-#include "tools/answer/request.h"
+#include "tools/client/open_answerer.h"
 #include "tools/options/option_table.h"
 #include "tools/options/user_text.h"
 #include "tools/terminal/exit_code.h"
@@ -60,22 +59,22 @@ std::pair<std::string, std::string> split_word(const std::string& line) {
 
 class Chat {
  public:
-    Chat(const Options& options, const Terminal& terminal, ModelRun run, const std::string& system)
+    Chat(const Options& options, const Terminal& terminal, std::unique_ptr<Answerer> answerer,
+         const std::string& system)
         : options_(options),
           terminal_(terminal),
-          run_(std::move(run)),
+          answerer_(std::move(answerer)),
           output_(1),
           reader_(make_line_reader(terminal, history_file())) {
         options_.system_prompt = system;
-        reader_->set_idle_work([this] { return warm_up(); });
+        reader_->set_idle_work([this] { return answerer_->idle_work(); });
         clear();
     }
 
     // Returns the exit code. Recorded routes are complete then, or their error is reported.
     int run() {
         const int code = converse();
-        (void)run_.session->remember_experts();
-        auto kept = run_.session->keep_routes();
+        auto kept = answerer_->finish();
         if (kept) return code;
         const int failed = report_error(kept.error());
         return code == exit_ok ? failed : code;
@@ -110,12 +109,6 @@ class Chat {
         return failure_;
     }
 
-    // A failing drive is reported by the answer that needs it.
-    bool warm_up() {
-        const auto more = run_.session->warm_up();
-        return more && *more;
-    }
-
     static std::string history_file() {
         std::string folder = state_folder();
         return folder.empty() ? folder : folder + "/history";
@@ -144,7 +137,7 @@ class Chat {
         messages_.clear();
         if (!options_.system_prompt.empty())
             messages_.push_back({Role::system, options_.system_prompt, {}});
-        run_.session->reset();
+        answerer_->forget();
     }
 
     void command(const std::string& line) {
@@ -178,7 +171,7 @@ class Chat {
         auto done = spec->set(changed, {"/set " + name, {value}});
         if (!done) return say(done.error().message);
         options_ = std::move(changed);
-        apply_options(run_, options_);
+        answerer_->apply(options_);
         if (name == "system-prompt") set_system();
         say(cat(name, " is ", printable(value)));
     }
@@ -211,7 +204,7 @@ class Chat {
 
     void stats() {
         if (!last_) return say("/stats: no answer yet");
-        std::fputs(stats_block(*last_, run_.facts).c_str(), stderr);
+        std::fputs(stats_block(*last_, answerer_->facts()).c_str(), stderr);
     }
 
     void answer(const std::string& text) {
@@ -235,25 +228,12 @@ class Chat {
     }
 
     Result<Answer> generate_answer() {
-        const Engine& engine = *run_.engine;
-        auto request = default_request(run_, options_);
-        request.messages = messages_;
-        request.sampler.seed += turns_;
-        request.predict_must_fit = false;
-        auto prepared = prepare(run_, request);
-        if (!prepared) return tl::unexpected(prepared.error());
-        prepared->options.cancel = cancel_flag();
         ThoughtStream thoughts(terminal_, options_.show_reasoning || !options_.quiet);
-        PromptProgress progress(*run_.session, terminal_.stderr_tty && !options_.quiet);
-        CachedSource source(*run_.session, *run_.prompts, engine.tokenizer());
-        auto sink = [&](const AnswerStream::Piece& piece) {
-            progress.finish();
+        auto out = answerer_->answer(messages_, turns_, [&](const AnswerStream::Piece& piece) {
             thoughts.show(piece.reasoning);
             if (!piece.content.empty()) thoughts.end();
             return write(piece.content);
-        };
-        auto out = generate(source, engine.tokenizer(), run_.facts.end_tokens, prepared->ids,
-                            prepared->options, sink);
+        });
         thoughts.end();
         return out;
     }
@@ -275,19 +255,20 @@ class Chat {
         if (answer.finish == Finish::interrupted) say("(stopped)");
         if (answer.finish == Finish::loop) say("(stopped: the answer repeats itself)");
         if (answer.unclosed) say("(the reasoning did not end; all of it is shown as the answer)");
-        if (fills_context(answer, run_.facts)) {
-            say(cat("The context of ", run_.facts.context,
-                    " tokens is full: /save and /clear, or start with a larger -c."));
+        const RunFacts& facts = answerer_->facts();
+        if (fills_context(answer, facts)) {
+            say(cat("The context of ", facts.context, " tokens is full: /save and /clear, or ",
+                    context_advice(facts), '.'));
         }
         if (options_.quiet) return;
         const char* dim = terminal_.color ? "\x1b[2m" : "";
         const char* plain = terminal_.color ? "\x1b[0m" : "";
-        std::fprintf(stderr, "%s%s%s\n", dim, speed_line(answer, run_.facts).c_str(), plain);
+        std::fprintf(stderr, "%s%s%s\n", dim, speed_line(answer, facts).c_str(), plain);
     }
 
     Options options_;
     const Terminal& terminal_;
-    ModelRun run_;
+    std::unique_ptr<Answerer> answerer_;
     Output output_;
     std::unique_ptr<LineReader> reader_;
     std::vector<Message> messages_;
@@ -303,9 +284,11 @@ int run_chat(const Options& options, const Terminal& terminal) {
     install_signals(SecondPress::ignored);
     auto system = system_message(options);
     if (!system) return report_error(system.error());
-    auto run = load_model(with_prompt_cache(options), terminal, true);
-    if (!run) return report_error(run.error());
-    return Chat(options, terminal, std::move(*run), *system).run();
+    auto answerer = open_answerer(with_prompt_cache(options), terminal, {.report_placement = true});
+    if (!answerer) return report_error(answerer.error());
+    const RunFacts& facts = (*answerer)->facts();
+    if (!facts.server.empty() && !options.quiet) say(cat("answered by ", server_text(facts)));
+    return Chat(options, terminal, std::move(*answerer), *system).run();
 }
 
 }  // namespace sluice

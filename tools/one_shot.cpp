@@ -4,11 +4,10 @@
 #include <cstdio>
 #include <optional>
 
-#include "tools/answer/cached_source.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
-#include "tools/answer/request.h"
 #include "tools/answer/session_file.h"
+#include "tools/client/open_answerer.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/show.h"
@@ -74,14 +73,14 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
         if (options.show_timings) std::fprintf(stderr, "%s\n", speed_line(answer, facts).c_str());
         return;
     }
+    if (!facts.server.empty()) std::fprintf(stderr, "answered by %s\n", server_text(facts).c_str());
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
     if (answer.unclosed)
         std::fputs("sluice: the reasoning did not end; all of it is shown as the answer\n", stderr);
     if (fills_context(answer, facts)) {
-        std::fprintf(
-            stderr,
-            "sluice: the context of %d tokens is full, so the answer is cut off; raise -c\n",
-            facts.context);
+        std::fprintf(stderr,
+                     "sluice: the context of %d tokens is full, so the answer is cut off; %s\n",
+                     facts.context, context_advice(facts).c_str());
     }
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer repeats itself\n", stderr);
@@ -145,40 +144,29 @@ int run_once(const Options& given, const Terminal& terminal) {
     }
     auto messages = conversation(options, terminal, session);
     if (!messages) return report_error(messages.error());
-    auto run = load_model(options, terminal, options.verbose || options.stats);
-    if (!run) return report_error(run.error());
-
-    const Engine& engine = *run->engine;
-    auto request = default_request(*run, options);
-    request.messages = *messages;
-    request.sampler.seed += answers_in(*messages);
-    auto prepared = prepare(*run, request);
-    if (!prepared) return report_error(prepared.error());
-    prepared->options.cancel = cancel_flag();
+    auto opened = open_answerer(
+        options, terminal,
+        {.report_placement = options.verbose || options.stats, .predict_must_fit = true});
+    if (!opened) return report_error(opened.error());
+    Answerer& answerer = **opened;
 
     Output output(1);
     OnceSink sink(options, terminal, output);
-    PromptProgress progress(*run->session, terminal.stderr_tty && !options.quiet);
-    CachedSource source(*run->session, *run->prompts, engine.tokenizer());
-    auto answer = generate(source, engine.tokenizer(), run->facts.end_tokens, prepared->ids,
-                           prepared->options, [&](const AnswerStream::Piece& piece) {
-                               progress.finish();
-                               return sink.take(piece);
-                           });
-    progress.finish();
+    auto answer =
+        answerer.answer(*messages, answers_in(*messages),
+                        [&](const AnswerStream::Piece& piece) { return sink.take(piece); });
     if (!answer) return report_error(answer.error());
-    (void)run->session->remember_experts();
-    if (auto kept = run->session->keep_routes(); !kept && !answer->error) {
+    if (auto kept = answerer.finish(); !kept && !answer->error) {
         answer->finish = Finish::error;
         answer->error = kept.error();
     }
     if (session) keep(*answer, *messages, *session);
     if (options.json)
-        sink.write(answer_json(*answer, run->facts) + "\n");
+        sink.write(answer_json(*answer, answerer.facts()) + "\n");
     else
         sink.finish(answer->text);
     const bool failed = answer->error || sink.error();
-    if (!output.reader_gone()) report(*answer, run->facts, options, failed);
+    if (!output.reader_gone()) report(*answer, answerer.facts(), options, failed);
     return outcome(*answer, sink, output);
 }
 

@@ -119,9 +119,8 @@ Result<std::vector<Message>> parse_messages(std::string_view where, std::string_
     return out;
 }
 
-std::string messages_json(const std::vector<Message>& messages) {
-    JsonWriter json;
-    json.begin_object().key("messages").begin_array();
+void write_messages(JsonWriter& json, const std::vector<Message>& messages) {
+    json.begin_array();
     for (const auto& message : messages) {
         json.begin_object()
             .member("role", role_name(message.role))
@@ -131,8 +130,14 @@ std::string messages_json(const std::vector<Message>& messages) {
         if (!message.call_id.empty()) json.member("tool_call_id", message.call_id);
         json.end_object();
     }
-    json.end_array().end_object();
-    return json.text() + "\n";
+    json.end_array();
+}
+
+std::string messages_json(const std::vector<Message>& messages) {
+    JsonWriter json;
+    json.begin_object().key("messages");
+    write_messages(json, messages);
+    return json.end_object().text() + "\n";
 }
 
 }  // namespace sluice

@@ -16,6 +16,7 @@
 #include "engine/text/prompt.h"
 #include "io/error.h"
 #include "io/json.h"
+#include "tools/answer/json_writer.h"
 
 namespace sluice {
 
@@ -27,6 +28,8 @@ Result<std::vector<Message>> parse_messages(std::string_view where, std::string_
 Result<Message> parse_message(const Json& json);
 // The text of a "content" member; null is empty.
 Result<std::string> parse_content(const Json& content);
+void write_messages(JsonWriter& json, const std::vector<Message>& messages);
+// The object, ended by a line feed.
 std::string messages_json(const std::vector<Message>& messages);
 
 }  // namespace sluice

@@ -202,6 +202,12 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     return run;
 }
 
+std::string model_name(const Options& options) {
+    const std::string& location = options.engine.locations.front();
+    auto folder = find_model_folder(location, options.engine.revision);
+    return folder ? model_name(*folder) : location;
+}
+
 void apply_options(ModelRun& run, const Options& options) {
     bool thinking = options.thinking();
     run.prompt.mode = thinking ? PromptMode::thinking : PromptMode::chat;

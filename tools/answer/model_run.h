@@ -28,7 +28,7 @@ struct ModelRun {
     SamplerOptions sampler;
     PromptOptions prompt;
     Result<PromptWording> wording;  // or why tools and response formats cannot be used
-    AnswerFormat format;                          // of --format
+    AnswerFormat format;            // of --format
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;
@@ -45,6 +45,10 @@ Options with_prompt_cache(Options options);
 // `progress` (may be empty) receives the bytes done and the total.
 Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bool report_placement,
                             const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+// What the model of the options is called, also by a server of it: the name of its folder or
+// repository. Where there is no such model here, as it was given. Requires a location.
+std::string model_name(const Options& options);
 
 // A random seed of 53 bits, so that every JSON reader keeps it.
 uint64_t draw_seed();

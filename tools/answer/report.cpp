@@ -26,8 +26,9 @@ uint64_t fed_tokens(const Answer& answer) {
     return answer.prompt_tokens - answer.cached_tokens;
 }
 
-std::string source_text(KeptBy by) {
-    return by == KeptBy::session ? "the session" : kept_by_name(by);
+std::string source_text(const Answer& answer, const RunFacts& facts) {
+    if (!facts.server.empty()) return "the server";
+    return answer.cached_by == KeptBy::session ? "the session" : kept_by_name(answer.cached_by);
 }
 
 // "limit     drive 1.00, link 0.00, cpu 2.10, gpu 0.00 ms per token: 476.19 tok/s, 80.0 % reached"
@@ -148,10 +149,21 @@ Limit limit_of(const RunStats& run, uint64_t tokens, double seconds) {
 
 bool fills_context(const Answer& answer, const RunFacts& facts) {
     const auto used = answer.prompt_tokens + answer.completion_tokens;
-    return answer.finish == Finish::length && used >= static_cast<uint64_t>(facts.context);
+    return answer.finish == Finish::length && facts.context > 0 &&
+           used >= static_cast<uint64_t>(facts.context);
+}
+
+std::string context_advice(const RunFacts& facts) {
+    return cat("start ", facts.server.empty() ? "" : "the server ", "with a larger -c");
+}
+
+std::string server_text(const RunFacts& facts) {
+    return cat(facts.server, " (", printable(facts.model), ")");
 }
 
 std::string speed_line(const Answer& answer, const RunFacts& facts) {
+    // A server counts them in the end of an answer, which did not come.
+    if (answer.prompt_tokens == 0) return "its tokens were not counted";
     const RunStats& run = answer.decode;
     double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
     Limit limit = limit_of(run, answer.decoded(), answer.decode_s);
@@ -164,9 +176,12 @@ std::string speed_line(const Answer& answer, const RunFacts& facts) {
     const uint64_t fed = fed_tokens(answer);
     line += cat("; prompt ", fed, " tokens");
     if (answer.cached_tokens > 0) {
-        line += cat(" (", answer.cached_tokens, " more from ", source_text(answer.cached_by), ")");
+        line += cat(" (", answer.cached_tokens, " more from ", source_text(answer, facts), ")");
     }
-    line += formatted(", {:.1f} tok/s", rate(static_cast<double>(fed), answer.prompt_s));
+    if (answer.prompt_s > 0 || facts.server.empty()) {
+        line += formatted(", {:.1f} tok/s", rate(static_cast<double>(fed), answer.prompt_s));
+    }
+    if (!facts.server.empty()) return line;
     const CacheStats& cache = run.cache;
     if (cache.asked > 0) line += cat("; cache hits ", percent(cache.hits, cache.asked));
     line += cat("; read ", size_text(answer.prompt.ring.bytes + run.ring.bytes));
@@ -195,6 +210,29 @@ std::string load_text(const LoadFacts& load) {
     return cat(out, "\n", load.reads.empty() ? "" : cat(load.reads, "\n"));
 }
 
+// What a server's answer says, too.
+std::string answer_text(const Answer& answer, const RunFacts& facts) {
+    const std::string kept = answer.cached_tokens == 0 ? std::string("all of them read")
+                                                       : cat(answer.cached_tokens, " of them from ",
+                                                             source_text(answer, facts));
+    std::string out = formatted("prompt    {} tokens ({}), {:.3f} s\n", answer.prompt_tokens, kept,
+                                answer.prompt_s);
+    out += formatted("answer    {} tokens ({} reasoning), {:.3f} s, ended by {}\n",
+                     answer.completion_tokens, answer.reasoning_tokens, answer.decode_s,
+                     finish_name(answer.finish));
+    return out;
+}
+
+std::string served_text(const Answer& answer, const RunFacts& facts) {
+    const uint64_t used = answer.prompt_tokens + answer.completion_tokens;
+    return cat(
+        "server    ", server_text(facts), "; its page and /metrics show drives and caches\n",
+        formatted("context   {} of {} tokens; mode {}; seed {}\n", used,
+                  facts.context > 0 ? cat(facts.context) : std::string("an unknown number of"),
+                  facts.mode, facts.seed),
+        answer_text(answer, facts));
+}
+
 std::string run_text(const Answer& answer, const RunFacts& facts) {
     std::string ends;
     for (int32_t id : facts.end_tokens) ends += cat(ends.empty() ? "" : " ", id);
@@ -204,15 +242,7 @@ std::string run_text(const Answer& answer, const RunFacts& facts) {
     out += formatted("context   {} of {} tokens; mode {}; seed {}; end tokens {}\n",
                      answer.prompt_tokens + answer.completion_tokens, facts.context, facts.mode,
                      facts.seed, ends);
-    const std::string kept =
-        answer.cached_tokens == 0
-            ? std::string("all of them read")
-            : cat(answer.cached_tokens, " of them from ", source_text(answer.cached_by));
-    out += formatted("prompt    {} tokens ({}), {:.3f} s\n", answer.prompt_tokens, kept,
-                     answer.prompt_s);
-    out += formatted("answer    {} tokens ({} reasoning), {:.3f} s, ended by {}\n",
-                     answer.completion_tokens, answer.reasoning_tokens, answer.decode_s,
-                     finish_name(answer.finish));
+    out += answer_text(answer, facts);
     out += limit_line("limit     ", limit_of(answer.decode, answer.decoded(), answer.decode_s));
     out += limit_line("  prompt  ", limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
     return out;
@@ -251,6 +281,7 @@ std::string device_text(const RunStats& all) {
 }  // namespace
 
 std::string stats_block(const Answer& answer, const RunFacts& facts) {
+    if (!facts.server.empty()) return served_text(answer, facts);
     RunStats all = answer.prompt + answer.decode;
     const CacheStats& cache = all.cache;
     std::string out = run_text(answer, facts) + cache_text(cache) + vram_text(all);
@@ -314,12 +345,10 @@ void write_limit(JsonWriter& json, const Limit& limit) {
     json.end_object();
 }
 
-std::string answer_json(const Answer& answer, const RunFacts& facts) {
-    RunStats all = answer.prompt + answer.decode;
-    const uint64_t fed = fed_tokens(answer);
-    JsonWriter json;
-    json.begin_object()
-        .member("text", answer.text)
+namespace {
+
+void write_answer(JsonWriter& json, const Answer& answer, const RunFacts& facts) {
+    json.member("text", answer.text)
         .member("reasoning", answer.reasoning)
         .member("reasoning_unclosed", answer.unclosed)
         .member("finish_reason", finish_name(answer.finish));
@@ -333,48 +362,74 @@ std::string answer_json(const Answer& answer, const RunFacts& facts) {
         .member("cached_tokens", answer.cached_tokens)
         .key("prompt_tokens_details")
         .begin_object()
-        .member("cached_tokens", answer.cached_tokens)
-        .member("cached_by", kept_by_name(answer.cached_by))
-        .end_object()
-        .end_object();
-    json.key("timings")
-        .begin_object()
-        .member("load_s", facts.load_s)
-        .member("load_bytes", facts.load.bytes)
-        .member("load_read_s", facts.load.seconds)
-        .member("prompt_s", answer.prompt_s)
+        .member("cached_tokens", answer.cached_tokens);
+    if (facts.server.empty()) json.member("cached_by", kept_by_name(answer.cached_by));
+    json.end_object().end_object();
+}
+
+void write_timings(JsonWriter& json, const Answer& answer, const RunFacts& facts) {
+    const bool here = facts.server.empty();
+    json.key("timings").begin_object();
+    if (here) {
+        json.member("load_s", facts.load_s)
+            .member("load_bytes", facts.load.bytes)
+            .member("load_read_s", facts.load.seconds);
+    }
+    json.member("prompt_s", answer.prompt_s)
         .member("decode_s", answer.decode_s)
-        .member("prompt_tok_s", rate(static_cast<double>(fed), answer.prompt_s))
-        .member("decode_tok_s", rate(static_cast<double>(answer.decoded()), answer.decode_s))
-        .member("compute_s", all.compute_s)
-        .end_object();
+        .member("prompt_tok_s", rate(static_cast<double>(fed_tokens(answer)), answer.prompt_s))
+        .member("decode_tok_s", rate(static_cast<double>(answer.decoded()), answer.decode_s));
+    if (here) json.member("compute_s", (answer.prompt + answer.decode).compute_s);
+    json.end_object();
+}
+
+void write_device(JsonWriter& json, const RunStats& all) {
+    json.key("vram");
+    write_cache(json, all.vram);
+    json.key("cpu_experts");
+    write_cpu_experts(json, all.cpu);
+    json.key("gpu").begin_object();
+    json.member("launches", all.device.launches)
+        .member("graphs", all.device.graphs)
+        .member("waits", all.device.waits)
+        .member("downloads", all.device.downloads)
+        .member("upload_bytes", all.device.upload_bytes)
+        .member("upload_s", all.device.upload_s)
+        .member("busy_s", all.device.busy_s)
+        .member("memory_peak", all.device.memory_peak);
+    json.end_object();
+}
+
+// What only the process that ran the model knows.
+void write_run(JsonWriter& json, const Answer& answer, const RunFacts& facts) {
+    const RunStats all = answer.prompt + answer.decode;
     json.key("cache");
     write_cache(json, all.cache);
-    if (all.device.launches > 0) {
-        json.key("vram");
-        write_cache(json, all.vram);
-        json.key("cpu_experts");
-        write_cpu_experts(json, all.cpu);
-        json.key("gpu").begin_object();
-        json.member("launches", all.device.launches)
-            .member("graphs", all.device.graphs)
-            .member("waits", all.device.waits)
-            .member("downloads", all.device.downloads)
-            .member("upload_bytes", all.device.upload_bytes)
-            .member("upload_s", all.device.upload_s)
-            .member("busy_s", all.device.busy_s)
-            .member("memory_peak", all.device.memory_peak);
-        json.end_object();
-    }
+    if (all.device.launches > 0) write_device(json, all);
     json.key("io");
     write_io(json, all, facts);
     json.key("limit");
     write_limit(json, limit_of(answer.decode, answer.decoded(), answer.decode_s));
     json.key("prompt_limit");
-    write_limit(json, limit_of(answer.prompt, fed, answer.prompt_s));
-    json.member("seed", facts.seed).member("model", facts.model).member("device", facts.device);
-    json.end_object();
-    return json.text();
+    write_limit(json, limit_of(answer.prompt, fed_tokens(answer), answer.prompt_s));
+}
+
+}  // namespace
+
+std::string answer_json(const Answer& answer, const RunFacts& facts) {
+    const bool here = facts.server.empty();
+    JsonWriter json;
+    json.begin_object();
+    write_answer(json, answer, facts);
+    write_timings(json, answer, facts);
+    if (here) write_run(json, answer, facts);
+    json.member("seed", facts.seed).member("model", facts.model);
+    if (here) {
+        json.member("device", facts.device);
+    } else {
+        json.member("server", facts.server);
+    }
+    return json.end_object().text();
 }
 
 }  // namespace sluice

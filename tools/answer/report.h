@@ -25,7 +25,9 @@ struct Limit {
 };
 Limit limit_of(const RunStats& run, uint64_t tokens, double seconds);
 
-struct RunFacts {  // what is the same for every answer of a run
+struct RunFacts {        // what is the same for every answer of a run
+    std::string server;  // the address of the one that answers; empty: this process does. Of the
+                         // members below, then only model, mode, seed and context are known.
     std::string model, device, io_name, mode;
     std::string pace;  // of --io paced, otherwise empty
     double load_s = 0;
@@ -40,10 +42,15 @@ struct RunFacts {  // what is the same for every answer of a run
 std::string speed_line(const Answer& answer, const RunFacts& facts);
 // True when the answer ended because the context is full.
 bool fills_context(const Answer& answer, const RunFacts& facts);
+// How to get a larger one: "start with a larger -c".
+std::string context_advice(const RunFacts& facts);
+// "http://127.0.0.1:8080 (dsv41-tiny)"; requires a server.
+std::string server_text(const RunFacts& facts);
 // Several lines, for --stats and /stats.
 std::string stats_block(const Answer& answer, const RunFacts& facts);
 // The object of --json: {text, reasoning, finish_reason, usage, timings, cache, io, limit, seed,
-// model, device}; with `error` when an error ended the answer.
+// model, device}; with `error` when an error ended the answer. Of a server's answer, what only the
+// server knows is left out, and `server` says whose it is.
 std::string answer_json(const Answer& answer, const RunFacts& facts);
 
 void write_cache(JsonWriter& json, const CacheStats& cache);

@@ -5,7 +5,8 @@
 
 namespace sluice {
 
-// temperature (at most 2), top_p, top_k, min_p, penalties, logit_bias, seed, ignore_eos.
+// temperature (at most 2), top_p, top_k, min_p, penalties, logit_bias, seed, ignore_eos,
+// loop_guard.
 FieldTable sampling_fields();
 // stream and stream_options, stop, model, n, and what identifies users and services.
 FieldTable openai_fields();

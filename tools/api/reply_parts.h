@@ -32,6 +32,7 @@ std::span<const ToolCall> calls_to_send(const ApiRequest& request,
 // What a client cannot see in the reply's other members: that it was cut short or holds a tool call
 // that could not be read. Empty: nothing to say.
 std::string_view warning_of(const Answer& answer);
+// The same for people and, as "ended_by" and "reasoning_unclosed", for programs.
 void write_warning(JsonWriter& json, const Answer& answer);
 
 // "stop", "length" or "tool_calls". An answer that was interrupted or repeated itself is not

@@ -83,6 +83,14 @@ Result<void> read_ignore_eos(const Json& value, Draft& draft) {
     return store(truth(value), draft.answer().ignore_eos);
 }
 
+Result<void> read_loop_guard(const Json& value, Draft& draft) {
+    const auto guard = integer_in(value, 0, 65536);
+    if (guard && *guard > 0 && *guard < 16) {
+        return bad_value(value, cat("0 (off) or 16 to 65536, found ", *guard));
+    }
+    return store(guard, draft.answer().loop_guard);
+}
+
 constexpr Field sampling[] = {
     {"temperature", Use::used, read_temperature},
     {"top_p", Use::used, read_top_p},
@@ -95,6 +103,7 @@ constexpr Field sampling[] = {
     {"logit_bias", Use::used, read_logit_bias},
     {"seed", Use::used, read_seed},
     {"ignore_eos", Use::used, read_ignore_eos},
+    {"loop_guard", Use::used, read_loop_guard},
 };
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace {
 constexpr CommandSpec table[] = {
     {Command::answer, "", "MODEL", "chat in the terminal, or answer once",
      "Runs a mixture-of-experts model that is larger than memory, from unmodified safetensors\n"
-     "files. MODEL is a folder, or an id such as org/name in the Hugging Face cache."},
+     "files. MODEL is a folder, or an id such as org/name in the Hugging Face cache.",
+     "chat"},
     {Command::serve, "serve", "MODEL", "answer HTTP requests: the APIs of OpenAI and Anthropic",
      "Loads a model once and answers HTTP requests: the APIs of OpenAI and Anthropic, and a page\n"
      "for the browser. One request is answered at a time; the others wait in a fair queue."},
@@ -51,7 +52,7 @@ const CommandSpec& command_spec(Command command) {
 
 const CommandSpec* find_command(std::string_view name) {
     for (const CommandSpec& spec : table) {
-        if (!name.empty() && name == spec.name) return &spec;
+        if (!name.empty() && (name == spec.name || name == spec.also)) return &spec;
     }
     return nullptr;
 }

@@ -11,10 +11,11 @@ namespace sluice {
 
 struct CommandSpec {
     Command command;
-    const char* name;     // as typed; the answer command has none, it is called "sluice"
-    const char* words;    // what stands after the name: "MODEL", "ROUTES...", nothing
-    const char* summary;  // one line for the list of commands
-    const char* text;     // what `sluice help NAME` begins with, lines of at most 100 columns
+    const char* name;       // as typed; the answer command has none, it is called "sluice"
+    const char* words;      // what stands after the name: "MODEL", "ROUTES...", nothing
+    const char* summary;    // one line for the list of commands
+    const char* text;       // what `sluice help NAME` begins with, lines of at most 100 columns
+    const char* also = "";  // another name
 };
 
 std::span<const CommandSpec> command_table();

@@ -117,6 +117,7 @@ std::string command_list() {
         out += paragraph(cat("  ", usage), summary, command_column);
     };
     add("sluice MODEL", "chat in the terminal");
+    add("sluice chat URL", "chat with a model that sluice serve has loaded");
     add("sluice MODEL -p TEXT", "answer once");
     add("sluice MODEL --verify TRACE...", "compare the model's logits with traces");
     for (const CommandSpec& spec : command_table()) {
@@ -156,7 +157,7 @@ std::string help_text(Command command, HelpPart part) {
     const bool whole = all.size() <= short_list;
     std::vector<const OptionSpec*> shown;
     for (const OptionSpec* row : all) {
-        if (whole || row->is(advanced) == (part == HelpPart::advanced)) shown.push_back(row);
+        if (whole || row->apart(command) == (part == HelpPart::advanced)) shown.push_back(row);
     }
     if (part == HelpPart::advanced && !whole) {
         return cat("Advanced options of ", command_title(command), "; ", command_title(command),

@@ -1,5 +1,6 @@
 #include "tools/options/option_rules.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -94,7 +95,18 @@ Result<void> check_answer(const Options& o) {
     return {};
 }
 
+// A server answers: nothing is loaded here, unless there is a model and another one will do.
+Result<void> check_attach(const Options& o) {
+    const std::string& flag = o.attach.loading_flag;
+    const bool may_load = !o.attach.typed && !o.engine.locations.empty();
+    if (flag.empty() || may_load) return {};
+    return refuse(cat(o.attach.source, ' ', printable(o.attach.url), ": ", flag,
+                      " is about a model that is loaded here; leave it out, or give a MODEL",
+                      o.attach.typed ? " instead of the server" : ""));
+}
+
 Result<void> check_model(const Options& o) {
+    if (!o.attach.url.empty() && o.traces.empty()) return check_attach(o);
     if (!o.shape.empty() && !o.engine.locations.empty())
         return refuse("--shape replaces the model; give only one of them");
     if (!o.shape.empty() && !o.engine.mirrors.empty())
@@ -133,6 +145,17 @@ bool overruled(const OptionSpec& spec, const TypedFlags& flags) {
     if (is("reasoning") && on("reasoning-effort")) return true;
     if (is("reasoning-effort") && typed_as(flags, "reasoning", "off")) return true;
     return spec.is(needs_gpu) && typed_as(flags, "device", "cpu");
+}
+
+std::string loading_flag(const TypedFlags& flags) {
+    constexpr std::string_view others[] = {"ctx-size", "profile", "record-routes", "index-keys"};
+    for (const auto& [spec, setting] : flags) {
+        const std::string name = spec->name();
+        const std::string_view group = spec->group;
+        const bool loads = group == "Machine" || (group == "Model" && name != "model");
+        if (loads || std::ranges::find(others, name) != std::end(others)) return "--" + name;
+    }
+    return {};
 }
 
 Result<void> check_flags(const TypedFlags& flags, Command command) {

@@ -222,6 +222,14 @@ Outcome no_calibrate(Options& options, const Setting& setting) {
     return {};
 }
 
+Outcome attach(Options& options, const Setting& setting) {
+    const std::string& url = text_of(setting);
+    if (url.empty()) return refuse(setting, "the address is empty");
+    const bool typed = setting.source.starts_with("--");
+    options.attach = {url == "off" ? "" : url, setting.source, typed, {}};
+    return {};
+}
+
 Outcome cache_slots(Options& options, const Setting& setting) {
     constexpr auto set = integer_or<&EngineOptions::cache_slots, 0, int32_max, none>;
     if (options.command != Command::simulate) return set(options, setting);

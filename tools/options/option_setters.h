@@ -194,6 +194,7 @@ Outcome cache_slots(Options& options, const Setting& setting);
 Outcome cache_policy(Options& options, const Setting& setting);
 Outcome predictor(Options& options, const Setting& setting);
 Outcome header_max(Options& options, const Setting& setting);
+Outcome attach(Options& options, const Setting& setting);
 Outcome bench_parts(Options& options, const Setting& setting);
 
 }  // namespace sluice::option

@@ -95,14 +95,21 @@ constexpr OptionSpec table[] = {
      "and 8192 tokens), ladder (what each step of overlap gains)",
      bench_parts},
 
+    {"--attach,--server", "URL", advanced, answer, network,
+     "Let the server at URL (of sluice serve: http://127.0.0.1:8080) answer instead of a model "
+     "that "
+     "is loaded here. As SLUICE_SERVER: only if it serves MODEL, or if no MODEL is given (off: "
+     "none)",
+     attach},
     {"--host", "NAME", ordinary, serve, network,
      "Address or name to listen on (default: 127.0.0.1, only this machine; 0.0.0.0: all of IPv4)",
      name<&S::host>},
     {"--port", "N", ordinary, serve, network, "Port (default: 8080; 0: any free one)",
      integer<&S::port, 0, 65535>},
-    {"--api-key", "KEY|@FILE", repeated, serve, network,
-     "Ask for this key, or one of those in FILE, a line each. Others see a KEY in the list of "
-     "processes: better @FILE or SLUICE_API_KEY",
+    {"--api-key", "KEY|@FILE", repeated | for_servers, serve | answer, network,
+     "serve: ask for this key, or one of those in FILE, a line each; with --attach: give it. "
+     "Others "
+     "see a KEY in the list of processes: better @FILE or SLUICE_API_KEY",
      names<&S::api_keys>},
     {"--alias", "NAME", ordinary, serve, network, "Name of the model (default: its folder's)",
      text<&S::alias>},

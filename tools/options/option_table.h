@@ -32,14 +32,15 @@ constexpr Commands comparing = 1u << 31;
 using Traits = unsigned;
 enum Trait : Traits {
     ordinary = 0,
-    once = 1,          // about this run: only on the command line, and one value at most
-    repeated = 2,      // one value each time it is given; all count
-    several = 4,       // one or more values behind one flag
-    advanced = 8,      // shown by --help-advanced
-    needs_gpu = 16,    // refused on the CPU
-    informative = 32,  // prints a text instead of running a command
-    settable = 64,     // the chat's /set changes it
-    hidden = 128,      // in no help
+    once = 1,           // about this run: only on the command line, and one value at most
+    repeated = 2,       // one value each time it is given; all count
+    several = 4,        // one or more values behind one flag
+    advanced = 8,       // shown by --help-advanced
+    needs_gpu = 16,     // refused on the CPU
+    informative = 32,   // prints a text instead of running a command
+    settable = 64,      // the chat's /set changes it
+    hidden = 128,       // in no help
+    for_servers = 256,  // advanced, except for `sluice serve`
 };
 
 struct OptionSpec {
@@ -52,6 +53,10 @@ struct OptionSpec {
     Result<void> (*set)(Options& options, const Setting& setting);
 
     bool is(Trait trait) const { return (traits & trait) != 0; }
+    // Shown by the --help-advanced of this command.
+    bool apart(Command command) const {
+        return is(advanced) || (is(for_servers) && command != Command::serve);
+    }
     bool is_switch() const { return value_name[0] == '\0'; }
     bool lasting() const { return !is(once); }    // may come from a variable or a file
     std::vector<std::string> flags() const;       // every name, as it is typed

@@ -1,5 +1,6 @@
 #include "tools/options/options.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -112,6 +113,19 @@ std::optional<Error> mistyped_command(const std::vector<std::string>& arguments)
     return unknown_command(word, ", and no such model");
 }
 
+// `sluice chat http://...` is `sluice --attach http://...`.
+Result<void> place_server(CommandLine& line) {
+    const auto is_url = [](const std::string& word) { return word.find("://") != word.npos; };
+    const auto url = std::ranges::find_if(line.words, is_url);
+    if (url == line.words.end()) return {};
+    Setting& server = line.flags[find_option("attach")];
+    if (!server.values.empty())
+        return fail(Code::usage, cat("--attach and ", printable(*url), ": give only one server"));
+    server = {"--attach", {*url}};
+    line.words.erase(url);
+    return {};
+}
+
 // The words of the command line go to its model or its files.
 Result<void> place_words(CommandLine& line, Options& options) {
     const Command command = options.command;
@@ -120,6 +134,9 @@ Result<void> place_words(CommandLine& line, Options& options) {
             return fail(Code::usage, "simulate: ROUTES are missing (see sluice simulate --help)");
         options.route_files = std::move(line.words);
         return {};
+    }
+    if (command == Command::answer) {
+        if (auto placed = place_server(line); !placed) return placed;
     }
     if (command == Command::answer && line.words.size() > 1 && names_nothing(line.words.front()))
         return tl::unexpected(unknown_command(line.words.front(), ", and no such model"));
@@ -162,8 +179,8 @@ tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origin
 }  // namespace
 
 bool Options::keeps_warm() const {
-    const bool answers = command == Command::answer || command == Command::serve ||
-                         command == Command::batch;
+    const bool answers =
+        command == Command::answer || command == Command::serve || command == Command::batch;
     return warm_start && answers && traces.empty();
 }
 
@@ -197,6 +214,7 @@ Result<Invocation> parse_options(const std::vector<std::string>& arguments,
     auto sources = read_sources(std::move(*line), options.config_file, environment);
     if (!sources) return tl::unexpected(sources.error());
     if (auto done = set_options(*sources, out); !done) return located(done.error(), out.origins);
+    options.attach.loading_flag = loading_flag(sources->flags);
     if (auto fits = check_options(options); !fits) return located(fits.error(), out.origins);
     return out;
 }

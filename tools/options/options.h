@@ -34,12 +34,22 @@ struct ServeOptions {
     int32_t request_timeout_s = 30, write_timeout_s = 30;
 };
 
+// The server that answers instead of a model in this process.
+struct AttachOptions {
+    std::string url;           // empty: none
+    std::string source;        // where it is from: "--attach", "SLUICE_SERVER", a line of a file
+    bool typed = false;        // on the command line: no other will do
+    std::string loading_flag;  // one that was typed, and is about a model that is loaded here:
+                               // "--ram"; empty: none
+};
+
 struct Options {
     Command command = Command::answer;
     Show show = Show::nothing;
     std::string config_file;  // empty: the default ones
     EngineOptions engine;
     ServeOptions serve;
+    AttachOptions attach;
 
     std::optional<std::string> prompt;  // "-": standard input
     std::string prompt_file, system_prompt, system_prompt_file;
@@ -60,8 +70,8 @@ struct Options {
     std::string profile_file;  // empty: none
     ColorChoice color = ColorChoice::automatic;
 
-    std::optional<bool> prompt_cache;  // empty: on where a process talks for long
-    std::string prompt_cache_folder;   // empty: the default one
+    std::optional<bool> prompt_cache;                 // empty: on where a process talks for long
+    std::string prompt_cache_folder;                  // empty: the default one
     uint64_t prompt_cache_bytes = uint64_t{4} << 30;  // on disk
     std::string session_file;                         // one answer of a kept conversation
 

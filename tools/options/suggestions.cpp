@@ -145,7 +145,9 @@ Error unknown_flag(std::string_view flag, Command command) {
 
 std::string command_suggestion(std::string_view word) {
     std::vector<std::string> names = {"help"};
-    for (const CommandSpec& spec : command_table()) names.emplace_back(spec.name);
+    for (const CommandSpec& spec : command_table()) {
+        for (const char* name : {spec.name, spec.also}) names.emplace_back(name);
+    }
     const std::string near = nearest(word, names);
     return near.empty() ? "" : cat("; did you mean ", near, "?");
 }

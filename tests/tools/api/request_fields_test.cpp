@@ -54,6 +54,7 @@ std::vector<UsedField> sampling() {
          },
          "[]", R"({"17":101})", "logit_bias"},
         {all, R"("ignore_eos":true)", [](R r) { return r.answer.ignore_eos; }, "1", ""},
+        {all, R"("loop_guard":64)", [](R r) { return r.answer.loop_guard == 64; }, "true", "15"},
         {openai, R"("temperature":1.5)", [](R r) { return r.answer.sampler.temperature == 1.5; },
          R"("hot")", "2.1"},
         {{anthropic},
