@@ -226,7 +226,8 @@ TEST_CASE("a last message of the assistant's is continued where the API has that
     // Thinking: only behind a thought of the message's own.
     const std::string_view think = R"(,"thinking":{"type":"enabled","budget_tokens":2000})";
     const auto thought =
-        claude(R"("content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"b"}])", think);
+        claude(R"("content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"b"}])",
+               think);
     REQUIRE(thought);
     CHECK(thought->answer.prompt.mode == PromptMode::thinking);
     CHECK(claude(R"("content":"b")", think).error().message ==
