@@ -211,7 +211,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if wanted == "endless":
             while True:
                 self.tokens("content", "and so on ")
-        self.tokens("content", ANSWERS.get(wanted.split()[0], SHORT), 2000 if wanted == "big" else 4)
+        if wanted != "only think":
+            self.tokens("content", ANSWERS.get(wanted.split()[0], SHORT), 2000 if wanted == "big" else 4)
         self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "length" if wanted == "full" else "stop"}]})
         total = 8192 if wanted == "full" else 2100
         self.event({"choices": [], "usage": {"prompt_tokens": 2011, "completion_tokens": total - 2011, "total_tokens": total,

@@ -103,6 +103,10 @@ def thinking(tab, server):
     tab.ask("and now?")
     sent = server.log[-1]["body"]["messages"][1]
     equal("reasoning goes back apart", (sent["content"], sent["reasoning_content"][:8]), (SHORT, "The user"))
+    tab.ask("only think")
+    check("thinking that is all there is is unfolded", tab.js("views.at(-1).thinking.open"))
+    tab.ask("think")
+    check("other thinking stays folded", not tab.js("views.at(-1).thinking.open"))
 
 
 def markdown(tab, server):
