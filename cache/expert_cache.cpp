@@ -389,6 +389,10 @@ bool ExpertCache::resident(ExpertKey key) const {
     return slot != SlotPool::none && impl_->slots_[slot].state == SlotState::ready;
 }
 
+bool ExpertCache::kept(ExpertKey key) const {
+    return resident(key) && impl_->slots_[impl_->slots_.find(key)].cached;
+}
+
 uint64_t ExpertCache::bytes_from(uint32_t drive) const {
     return impl_->reader_.bytes_from(drive);
 }

@@ -131,6 +131,8 @@ class ExpertCache {
     void token_passed();
 
     bool resident(ExpertKey key) const;
+    // Whether a cache entry holds it: of what is resident, not what only passes through.
+    bool kept(ExpertKey key) const;
     const CacheStats& stats() const;
     uint64_t bytes_from(uint32_t drive) const;  // expert bytes read from this drive
     uint32_t cache_slots() const;

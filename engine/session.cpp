@@ -371,7 +371,7 @@ CachedExperts Session::cached_experts() const {
     for (int32_t layer = 0; layer < out.layers; ++layer) {
         for (int32_t expert = 0; expert < out.experts; ++expert) {
             const ExpertKey key{layer, expert};
-            uint8_t place = tiers.cache->resident(key) ? CachedExperts::in_ram : 0;
+            uint8_t place = tiers.cache->kept(key) ? CachedExperts::in_ram : 0;
             if (tiers.device && tiers.device->resident(key)) place |= CachedExperts::in_vram;
             out.places.push_back(place);
         }

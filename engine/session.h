@@ -23,7 +23,8 @@ class Engine;
 // Receives snapshots of states that a feed passed, in order of their positions.
 using CheckpointReceiver = std::function<void(int32_t position, std::vector<std::byte> snapshot)>;
 
-// Which experts are held in memory, for pictures. places[layer * experts + expert]: 0, only on the
+// Which experts the caches hold, for pictures; those that only pass through, as in a prompt, are
+// not among them. places[layer * experts + expert]: 0, only on the
 // drive; in_ram and in_vram, or both added. The embedding's rows are not among them.
 struct CachedExperts {
     static constexpr uint8_t in_ram = 1, in_vram = 2;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test that needs no GPU, on a bare Debian 12: the tests themselves, the same with the address and undefined
 # behaviour sanitizers, the rings and the cache with the thread sanitizer, token ids compared with Hugging Face
-# tokenizers, JSON grammars with jsonschema, and, where nvcc is installed, the CUDA build for every architecture.
+# tokenizers, JSON grammars with jsonschema, the server with the clients of OpenAI and Anthropic, and, where nvcc is
+# installed, the CUDA build for every architecture.
 #   run.sh [all|quick]      quick: the plain tests only
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,6 +42,9 @@ bash tests/dev/tokenizer_oracle.sh build
 
 say "JSON grammars against jsonschema"
 bash tests/dev/json_schema_oracle.sh build
+
+say "clients of the server"
+bash tests/dev/api_clients.sh build
 
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     say "CUDA build for every architecture"

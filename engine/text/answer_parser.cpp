@@ -55,11 +55,11 @@ AnswerParser::Piece AnswerParser::push(int32_t token) {
     return piece;
 }
 
-AnswerParser::Piece AnswerParser::finish() {
+AnswerParser::Piece AnswerParser::finish(Unclosed thought) {
     Piece piece;
     put(stream_.finish(), piece);
     if (calls_) put(calls_->finish(), piece);
-    if (in_reasoning_) {
+    if (in_reasoning_ && thought == Unclosed::is_answer) {
         unclosed_ = true;
         piece.content += std::exchange(thought_, {});
     }

@@ -13,13 +13,16 @@
 
 namespace sluice {
 
+// What becomes of a thought that never ends.
+enum class Unclosed { is_answer, stays_reasoning };
+
 // In thinking mode the stream starts in reasoning, since the prompt ended inside <think>. Control
 // tokens (all added tokens) appear in neither text: </think> ends the reasoning, <think> begins
 // one, others are dropped.
 //
 // A turn that ends inside a thought has put its answer there: finish() then returns the whole text
 // of that thought once more as content, and unclosed() is true. A caller that shows both drops the
-// reasoning.
+// reasoning. With Unclosed::stays_reasoning it does neither.
 //
 // With the syntax of tools, the content ends where calls begin (tool_call_parser.h). Calls inside
 // reasoning are text of the reasoning, marker included.
@@ -35,7 +38,7 @@ class AnswerParser {
         std::vector<ToolCall> calls = {};  // all of the answer, in the piece that ends it
     };
     Piece push(int32_t token);
-    Piece finish();
+    Piece finish(Unclosed thought = Unclosed::is_answer);
     bool in_reasoning() const { return in_reasoning_; }
     bool unclosed() const { return unclosed_; }
     // The calls are complete, and so is the answer.

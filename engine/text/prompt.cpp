@@ -37,6 +37,12 @@ bool needs_wording(const PromptOptions& options) {
     return !options.tools.empty() || !options.response_format.empty();
 }
 
+// What an assistant can answer: anything but the leading system message and reminders.
+bool is_question(const std::vector<Message>& messages, size_t i) {
+    const Role role = messages[i].role;
+    return role == Role::user || role == Role::tool || (role == Role::system && i > 0);
+}
+
 class ChatEncoder {
  public:
     ChatEncoder(const Tokenizer& tokenizer, const std::vector<Message>& messages,
@@ -112,11 +118,7 @@ class ChatEncoder {
         return {};
     }
 
-    // What an assistant can answer: anything but the leading system message and reminders.
-    bool is_question(size_t i) const {
-        const Role role = messages_[i].role;
-        return role == Role::user || role == Role::tool || (role == Role::system && i > 0);
-    }
+    bool is_question(size_t i) const { return sluice::is_question(messages_, i); }
 
     // `i` is an answer, or the question before it.
     bool keeps_reasoning(size_t i) const {
@@ -151,7 +153,7 @@ class ChatEncoder {
                 out_.text(message.content);
                 if (auto fine = write_calls(out_, *options_.syntax, message.calls); !fine)
                     return fine;
-                out_.control(end_token);
+                if (!options_.continue_last || i + 1 < messages_.size()) out_.control(end_token);
                 in_tool_turn_ = false;
                 break;
             case Role::latest_reminder:
@@ -178,6 +180,17 @@ class ChatEncoder {
     bool in_tool_turn_ = false;
 };
 
+Result<void> check_continued(const std::vector<Message>& messages) {
+    const size_t last = messages.size() - 1;
+    const auto refuse = [&](const char* why) {
+        return fail(Code::usage, cat(message_name(messages, last), " cannot be continued: ", why));
+    };
+    if (messages[last].role != Role::assistant) return refuse("it is not an assistant's");
+    if (!messages[last].calls.empty()) return refuse("its tool calls need results");
+    if (last == 0 || !is_question(messages, last - 1)) return refuse("no question is before it");
+    return {};
+}
+
 Result<void> check_messages(const std::vector<Message>& messages, const PromptOptions& options) {
     if (messages.empty()) return fail(Code::usage, "no messages: give at least one");
     if (options.effort < effort_min || options.effort > effort_max)
@@ -188,6 +201,9 @@ Result<void> check_messages(const std::vector<Message>& messages, const PromptOp
     if (lone_system || last == Role::latest_reminder)
         return fail(Code::usage, cat(message_name(messages, messages.size() - 1),
                                      " has nothing to answer: a user message must follow"));
+    if (options.continue_last) {
+        if (auto fine = check_continued(messages); !fine) return fine;
+    }
     for (size_t i = 0; i < options.tools.size(); ++i) {
         if (options.tools[i].is_object() && options.tools[i]["name"].is_string()) continue;
         return fail(Code::usage, cat("tool ", i + 1, ": expected an object with a name"));

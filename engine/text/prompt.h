@@ -50,6 +50,8 @@ struct PromptOptions {
     PromptMode mode = PromptMode::chat;
     int effort = 75;            // thinking mode only: 1..100; low is 50, high 75, max 100
     bool drop_thinking = true;  // earlier turns lose their reasoning; not so if there are tools
+    // The last message, an assistant's, is one that the answer goes on with: its turn stays open.
+    bool continue_last = false;
     // Declarations of tools: the `function` objects, each with its name and parameters.
     std::vector<Json> tools = {};
     std::string response_format = {};  // a JSON schema that the answer must follow; empty: none
@@ -59,7 +61,8 @@ struct PromptOptions {
 
 // The ids up to and including the generation header, which is left out if the last message is an
 // assistant's. usage: no messages, effort out of range, a last message without an answer (a system
-// message alone, a reminder), a tool call or result that cannot be written; the error names the
+// message alone, a reminder), one that cannot be continued (not an assistant's behind a question,
+// or one with tool calls), a tool call or result that cannot be written; the error names the
 // message. unsupported: the tokenizer lacks a control token, or the wording has unknown fields.
 // not_found: the wording is needed and missing.
 Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,

@@ -17,7 +17,7 @@ from cli import ANSWER, HOME, QUESTION, SLUICE, TINY, check, check_run, environm
 CHAT = "/v1/chat/completions"
 KEY = "sk-a-key-of-the-test"
 # Everything comes from a slow drive: a prompt takes seconds, a token about half of one.
-SLOW = ["--io", "paced:4MB", "--cache-slots", "off", "--no-calibrate"]
+SLOW = ["--io", "paced:4MB", "--cache-slots", "off", "--no-calibrate", "--prompt-cache", "off"]
 
 
 class Server:
@@ -167,6 +167,57 @@ def check_answers(server):
     check("/live/experts counts what /live counts", len(experts["cached"]) == experts["layers"] and
           {len(row) for row in experts["cached"]} == {experts["experts"]} and
           sum(row.count("1") for row in experts["cached"]) == live["tiers"]["ram"]["used"], experts)
+
+
+def check_counts(server):
+    """A prompt's tokens without an answer; queries and versions in the head change nothing."""
+    body = {"model": "m", "messages": [{"role": "user", "content": QUESTION}]}
+    for path in ("/v1/messages/count_tokens", "/v1/messages/count_tokens?beta=true"):
+        reply = server.ask("POST", path, body, {"anthropic-version": "2023-06-01", "anthropic-beta": "a,b"})
+        check(path, reply.status == 200 and reply.json == {"input_tokens": 11}, reply.text)
+    served = server.ask("POST", "/v1/messages?beta=true", {**body, "max_tokens": 1}).json
+    check("the count is that of the answer", served["usage"]["input_tokens"] +
+          served["usage"]["cache_read_input_tokens"] == 11, served)
+    count = server.ask("POST", "/v1/responses/input_tokens", {"input": QUESTION})
+    check("/v1/responses/input_tokens", count.json == {"object": "response.input_tokens", "input_tokens": 11}, count.text)
+    long = server.ask("POST", "/v1/messages/count_tokens",
+                      {"messages": [{"role": "user", "content": "word " * 40000}]})
+    check("a prompt that the context cannot hold is counted", long.json["input_tokens"] > 40000, long.text)
+    bad = server.ask("POST", "/v1/messages/count_tokens", {"messages": []})
+    check("a count that is refused", bad.status == 400 and bad.json["type"] == "error" and
+          bad.json["error"]["type"] == "invalid_request_error", bad.text)
+    check("a query is ignored", server.ask("GET", "/health?x=1").status == 200 and
+          server.ask("GET", "/v1/models?limit=20").status == 200 and
+          server.ask("POST", CHAT + "?api-version=1", question(max_tokens=1)).status == 200)
+
+
+def check_continued(server):
+    """An answer that goes on with the assistant's own words is the rest of the answer that has them."""
+    whole, begin = ANSWER.decode().rstrip("\n"), ANSWER.decode().split()[0]
+    turns = [*question()["messages"], {"role": "assistant", "content": begin}]
+    claude = server.ask("POST", "/v1/messages", {**question(), "messages": turns, "max_tokens": 30}).json
+    check("/v1/messages goes on with the assistant's message", begin + claude["content"][0]["text"] == whole, claude)
+    turns[-1]["prefix"] = True
+    chat = server.ask("POST", CHAT, {**question(), "messages": turns}).json
+    check("prefix", begin + chat["choices"][0]["message"]["content"] == whole, chat)
+
+
+def check_cut_reasoning(server):
+    """Reasoning that the limit cuts is in no reply twice."""
+    body = question(max_tokens=2, reasoning_effort="low")
+    whole = server.ask("POST", CHAT, body).json["choices"][0]
+    thought = whole["message"]["reasoning_content"]
+    check("cut reasoning", thought and whole["message"]["content"] == "" and whole["finish_reason"] == "length", whole)
+    stream = server.ask("POST", CHAT, {**body, "stream": True}).text
+    check("cut reasoning in a stream", streamed(stream) == "" and "reasoning_content" in stream, stream)
+    claude = {**question(max_tokens=2, stream=True), "thinking": {"type": "adaptive"}}
+    text = server.ask("POST", "/v1/messages", claude).text
+    check("cut thinking in a stream", "thinking_delta" in text and "text_delta" not in text and
+          '"stop_reason":"max_tokens"' in text, text)
+    made = server.ask("POST", "/v1/responses", {"input": QUESTION, "max_output_tokens": 2,
+                                                "reasoning": {"effort": "low"}}).json
+    check("cut reasoning in a response", [item["type"] for item in made["output"]] == ["reasoning"] and
+          made["status"] == "incomplete", made)
 
 
 def check_metrics(server):
@@ -382,8 +433,10 @@ def check_usage():
                            (("--host", "host.invalid"), "--host host.invalid"), (("--api-key", "@/none"), "--api-key"),
                            (("--max-headers", "1MiB"), "at most 64KiB"), (("-p", "x"), "-p")):
         check_run(f"usage: {flags}", run("serve", TINY, "--port", "0", *flags), 2, b"", pattern)
-    open_server = Server("--host", "0.0.0.0")
+    open_server = Server("--host", "0.0.0.0", "-v")
     check("a warning without a key", "asks for no key" in open_server.log, open_server.log)
+    open_server.ask("GET", "/live?x=1")
+    check("-v logs what the page polls", open_server.expect(r" GET /live 200 "))
     open_server.end()
 
 
@@ -393,10 +446,14 @@ def main():
     check_endpoints(server)
     check_answers(server)
     check_metrics(server)
+    check_counts(server)
+    check_continued(server)
+    check_cut_reasoning(server)
     check_refusals(server)
     check_sites(server)
     check("the log shows requests", re.search(r"127\.0\.0\.1 POST /v1/chat/completions 200 11\+10 tokens", server.log),
           server.log)
+    check("the log leaves out what the page polls", " GET /live" not in server.log, server.log)
     check("every log line is one of the known kinds", all(
         re.match(r"listening on |dsv41-tiny is ready|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d 127\.0\.0\.1 \S+ \S+ \d{3} ", line)
         for line in server.log.splitlines()), server.log)

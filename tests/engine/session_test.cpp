@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "cache/simulator.h"
 #include "io/checkpoint/checkpoint.h"
@@ -70,6 +71,23 @@ TEST_CASE("a session tells which experts are cached") {
     fed(*session, two);
     CHECK(in_ram(cached()) == session->stats().cache.misses);
     CHECK(in_ram(cached()) > in_ram(after_one));
+}
+
+TEST_CASE("experts that a prompt passes through are not counted as cached") {
+    EngineOptions options = small_chunks(16);
+    options.cache_slots = 60;
+    auto engine = test::load_engine(options);
+    auto session = test::open_session(*engine);
+    int looks = 0;
+    session->set_progress([&](double) {
+        const CachedExperts all = session->cached_experts();
+        CHECK(std::count(all.places.begin(), all.places.end(), CachedExperts::in_ram) <= 60);
+        ++looks;
+    });
+    std::vector<int32_t> prompt(100);
+    std::iota(prompt.begin(), prompt.end(), 5);
+    fed(*session, prompt);
+    CHECK(looks > 0);
 }
 
 TEST_CASE("stopping a prompt leaves the session where it was") {

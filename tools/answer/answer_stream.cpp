@@ -34,6 +34,7 @@ Result<AnswerStream> AnswerStream::create(const Tokenizer& tokenizer,
 AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                            const StreamOptions& options, StopMatcher stops)
     : parser_(tokenizer, options.mode, options.tools, options.call_id_prefix),
+      unclosed_(options.unclosed),
       stops_(std::move(stops)),
       guard_(options.loop_guard),
       end_tokens_(end_tokens.begin(), end_tokens.end()) {}
@@ -66,7 +67,7 @@ AnswerStream::Piece AnswerStream::push(int32_t token) {
 }
 
 AnswerStream::Piece AnswerStream::finish() {
-    Piece piece = show(parser_.finish());
+    Piece piece = show(parser_.finish(unclosed_));
     piece.content += stops_.finish();
     return piece;
 }

@@ -27,6 +27,7 @@ struct StreamOptions {
     int32_t loop_guard = 0;
     const ToolSyntax* tools = nullptr;     // if tools were declared: how calls are written
     std::string call_id_prefix = "call_";  // calls get the ids call_1, call_2, ...
+    Unclosed unclosed = Unclosed::is_answer;
 };
 
 // Stop strings are searched for in the content, not in the reasoning or in tool calls. An end token
@@ -63,6 +64,7 @@ class AnswerStream {
                  const StreamOptions& options, StopMatcher stops);
     Piece show(AnswerParser::Piece parsed);
     AnswerParser parser_;
+    Unclosed unclosed_;
     StopMatcher stops_;
     LoopGuard guard_;
     std::vector<int32_t> end_tokens_;

@@ -66,8 +66,8 @@ Result<CallRule> call_rule(const Tokenizer& tokenizer, const AnswerRequest& requ
     return CallRule{std::move(*prefix), required};
 }
 
-Result<std::vector<int32_t>> prompt_ids(const Engine& engine, const AnswerRequest& request,
-                                        const PromptOptions& options) {
+Result<std::vector<int32_t>> encode(const Engine& engine, const AnswerRequest& request,
+                                    const PromptOptions& options) {
     const Tokenizer& tokenizer = engine.tokenizer();
     if (!request.ids.empty()) return request.ids;
     if (!request.text) return encode_chat(tokenizer, request.messages, options);
@@ -93,6 +93,12 @@ AnswerRequest default_request(const ModelRun& run, const Options& options) {
     return out;
 }
 
+Result<std::vector<int32_t>> prompt_ids(const ModelRun& run, const AnswerRequest& request) {
+    auto options = prompt_options(run, request);
+    if (!options) return tl::unexpected(std::move(options).error());
+    return encode(*run.engine, request, *options);
+}
+
 Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& request) {
     if (auto fine = check(request.sampler); !fine) return tl::unexpected(fine.error());
     if (auto stops = StopMatcher::create(request.stop); !stops) {
@@ -104,17 +110,19 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     if (!grammar) return tl::unexpected(grammar.error());
     auto call = call_rule(run.engine->tokenizer(), request, *prompt);
     if (!call) return tl::unexpected(call.error());
-    auto ids = prompt_ids(*run.engine, request, *prompt);
+    auto ids = encode(*run.engine, request, *prompt);
     if (!ids) return tl::unexpected(ids.error());
     const int64_t needed = request.predict_must_fit ? request.predict : -1;
     if (auto room = check_room(ids->size(), needed, run.facts.context); !room) {
         return tl::unexpected(room.error());
     }
-    // A text or ids are continued in no mode: all of the answer is content.
+    // What is continued is so in no mode: all of the answer is content.
     const bool chat = request.ids.empty() && !request.text;
+    const bool turn = chat && !request.prompt.continue_last;
     GenerateOptions options;
-    options.stream = {chat ? request.prompt.mode : PromptMode::chat, request.stop,
+    options.stream = {turn ? request.prompt.mode : PromptMode::chat, request.stop,
                       request.ignore_eos, request.loop_guard};
+    options.stream.unclosed = request.unclosed;
     if (chat && !prompt->tools.empty()) options.stream.tools = prompt->syntax;
     options.sampler = request.sampler;
     options.predict = request.predict;

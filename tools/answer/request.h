@@ -29,6 +29,7 @@ struct AnswerRequest {
     std::vector<std::string> stop;
     bool ignore_eos = false;
     int32_t loop_guard = 0;
+    Unclosed unclosed = Unclosed::is_answer;  // StreamOptions
     int64_t predict = -1;                 // most tokens to generate; -1: as the context allows
     bool predict_must_fit = true;         // false: a context too short for it ends the answer
     std::optional<int32_t> top_logprobs;  // GenerateOptions
@@ -53,5 +54,8 @@ struct PreparedRequest {
 // what is the request's fault is found here (usage; unsupported: what this model lacks). Any
 // thread; costs the tokenising, and the compiling of a schema.
 Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& request);
+
+// The ids of its prompt alone, which may be more than the context holds. As prepare().
+Result<std::vector<int32_t>> prompt_ids(const ModelRun& run, const AnswerRequest& request);
 
 }  // namespace sluice

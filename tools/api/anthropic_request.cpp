@@ -112,25 +112,34 @@ constexpr Field fields[] = {
     {"workspace_id", Use::ignored},
 };
 
-Result<void> finish(const Json& body, Draft& draft) {
-    if (body["max_tokens"].is_null()) {
-        return fail(Code::usage, "max_tokens: missing, expected a whole number");
-    }
+Result<void> finish(Draft& draft) {
     settle_thinking(draft);
     if (auto fine = check_tools(draft); !fine) return fine;
+    draft.may_continue = true;
     return close_messages("messages", draft);
 }
 
-}  // namespace
-
-Result<ApiRequest> parse_anthropic(std::string_view body, const AnswerRequest& defaults) {
+Result<ApiRequest> read(std::string_view body, const AnswerRequest& defaults, bool answered) {
     const auto json = parse_body(body);
     if (!json) return tl::unexpected(json.error());
     Draft draft(defaults);
     auto done = read_fields(*json, {fields, sampling_fields()}, draft);
-    if (done) done = finish(*json, draft);
+    if (done && answered && (*json)["max_tokens"].is_null()) {
+        return fail(Code::usage, "max_tokens: missing, expected a whole number");
+    }
+    if (done) done = finish(draft);
     if (!done) return tl::unexpected(std::move(done).error());
     return std::move(draft.out);
+}
+
+}  // namespace
+
+Result<ApiRequest> parse_anthropic_count(std::string_view body, const AnswerRequest& defaults) {
+    return read(body, defaults, false);
+}
+
+Result<ApiRequest> parse_anthropic(std::string_view body, const AnswerRequest& defaults) {
+    return read(body, defaults, true);
 }
 
 }  // namespace sluice

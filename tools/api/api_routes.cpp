@@ -1,4 +1,5 @@
 // Source of dialect.h: the routes.
+#include "tools/answer/json_writer.h"
 #include "tools/api/dialect.h"
 #include "tools/api/errors.h"
 #include "tools/api/replies.h"
@@ -45,10 +46,26 @@ const ApiRoute routes[] = {
     {"/v1/messages", &anthropic},
 };
 
+const CountRoute counts[] = {
+    {"/v1/messages/count_tokens", &anthropic, parse_anthropic_count, {}},
+    {"/v1/responses/input_tokens", &responses, parse_responses, "response.input_tokens"},
+};
+
 }  // namespace
 
 std::span<const ApiRoute> api_routes() {
     return routes;
+}
+
+std::span<const CountRoute> count_routes() {
+    return counts;
+}
+
+std::string count_reply(const CountRoute& route, uint64_t tokens) {
+    JsonWriter json;
+    json.begin_object();
+    if (!route.object.empty()) json.member("object", route.object);
+    return json.member("input_tokens", tokens).end_object().text();
 }
 
 }  // namespace sluice

@@ -94,6 +94,10 @@ Result<void> read_chat_messages(const Json& value, Draft& draft) {
         auto message = read_message(value.at(i));
         if (!message) return tl::unexpected(std::move(message).error());
         draft.answer().messages.push_back(std::move(*message));
+        const Json prefix = value.at(i)["prefix"];
+        draft.may_continue = false;
+        if (prefix.is_null()) continue;
+        if (auto done = store(truth(prefix), draft.may_continue); !done) return done;
     }
     return {};
 }

@@ -17,6 +17,29 @@ Result<std::string> part_text(const Json& part, std::initializer_list<TextPart> 
     return unread_part(part, *type);
 }
 
+Result<void> continue_last(std::string_view field, Draft& draft) {
+    AnswerRequest& answer = draft.answer();
+    const auto refuse = [&](std::string_view why) {
+        return fail(Code::unsupported, cat(field, ": the last one is the assistant's, ", why));
+    };
+    if (!draft.may_continue) {
+        return refuse(
+            "and none is continued here: end with a user's message or a tool's result");
+    }
+    if (answer.format != ResponseFormat::text) {
+        return refuse("and an answer that continues it cannot be held to a form");
+    }
+    PromptMode& mode = answer.prompt.mode;
+    if (mode == PromptMode::thinking && answer.messages.back().reasoning.empty()) {
+        if (draft.thinking) {
+            return refuse("and an answer that continues it cannot think first: turn thinking off");
+        }
+        mode = PromptMode::chat;
+    }
+    answer.prompt.continue_last = true;
+    return {};
+}
+
 }  // namespace
 
 tl::unexpected<Error> unread_part(const Json& part, std::string_view type) {
@@ -56,10 +79,7 @@ Result<void> close_messages(std::string_view field, Draft& draft) {
     auto& messages = draft.answer().messages;
     if (messages.empty()) return fail(Code::usage, cat(field, ": at least one is needed"));
     if (messages.back().role == Role::assistant) {
-        return fail(Code::unsupported,
-                    cat(field,
-                        ": the last one is the assistant's, and none is continued here: "
-                        "end with a user's message or a tool's result"));
+        if (auto fine = continue_last(field, draft); !fine) return fine;
     }
     if (draft.instructions.empty()) return {};
     messages.insert(messages.begin(), Message{Role::system, std::move(draft.instructions)});

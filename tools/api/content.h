@@ -27,7 +27,9 @@ void add_text(std::string_view text, std::string& all);
 Result<std::string> read_arguments(const Json& value);
 
 // Puts the draft's instructions first, and checks that the conversation ends with something to
-// answer. unsupported: it ends with an assistant's message, since none is continued here.
+// answer or, with draft.may_continue, to continue. An answer that goes on with a message without
+// reasoning does not think. unsupported: it ends with an assistant's message that cannot be
+// continued, or not with the form of the answer or the thinking that is asked for.
 Result<void> close_messages(std::string_view field, Draft& draft);
 
 }  // namespace sluice

@@ -75,6 +75,18 @@ struct ApiRoute {
 // /v1/messages.
 std::span<const ApiRoute> api_routes();
 
+// A request that is not answered: only the tokens of its prompt are counted.
+struct CountRoute {
+    std::string_view path;
+    const Dialect* dialect;  // for errors
+    // As Dialect::parse(), without what only an answer needs.
+    Result<ApiRequest> (*parse)(std::string_view body, const AnswerRequest& defaults);
+    std::string_view object;  // the reply's member `object`; empty: it has none
+};
+// Anthropic's /v1/messages/count_tokens and OpenAI's /v1/responses/input_tokens.
+std::span<const CountRoute> count_routes();
+std::string count_reply(const CountRoute& route, uint64_t tokens);
+
 // The HTTP status of an error: 400 for usage and unsupported, 499 for interrupted, 503 for
 // no_memory, else 500.
 int http_status(Code code);

@@ -20,12 +20,17 @@ namespace sluice {
 
 // A request while its fields are read, with what only several of them together decide.
 struct Draft {
-    explicit Draft(const AnswerRequest& defaults) { out.answer = defaults; }
+    // A stream cannot take back what it has shown as reasoning, and all replies say the same.
+    explicit Draft(const AnswerRequest& defaults) {
+        out.answer = defaults;
+        out.answer.unclosed = Unclosed::stays_reasoning;
+    }
 
     ApiRequest out;
     bool logprobs = false;
     std::optional<int32_t> top_logprobs;
     std::optional<bool> thinking;       // beats what an effort implies
+    bool may_continue = false;          // the last message, if it is an assistant's
     std::string instructions;           // goes before the messages
     std::vector<std::string> declared;  // names of the tools
 

@@ -11,5 +11,7 @@ Result<ApiRequest> parse_chat(std::string_view body, const AnswerRequest& defaul
 Result<ApiRequest> parse_completion(std::string_view body, const AnswerRequest& defaults);
 Result<ApiRequest> parse_responses(std::string_view body, const AnswerRequest& defaults);
 Result<ApiRequest> parse_anthropic(std::string_view body, const AnswerRequest& defaults);
+// As parse_anthropic(), but max_tokens may be missing.
+Result<ApiRequest> parse_anthropic_count(std::string_view body, const AnswerRequest& defaults);
 
 }  // namespace sluice

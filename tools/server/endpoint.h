@@ -26,6 +26,7 @@ struct Endpoint {
     bool needs_key, needs_model;
     const Dialect* dialect;  // how errors are written; null: as OpenAI does
     std::function<void(Exchange&, Handled&)> handle;
+    bool polled = false;  // asked for again and again: logged only if all details are
 };
 
 // Replies with an error in the form of `dialect`; null: in OpenAI's.

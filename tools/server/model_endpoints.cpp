@@ -65,6 +65,15 @@ std::string models_json(const ServedModel& model) {
     return json.text();
 }
 
+Result<std::string> count_tokens(const CountRoute& route, const ServedModel& model,
+                                 std::string_view body) {
+    const auto request = route.parse(body, model.defaults);
+    if (!request) return tl::unexpected(request.error());
+    const auto ids = prompt_ids(*model.run, request->answer);
+    if (!ids) return tl::unexpected(ids.error());
+    return count_reply(route, ids->size());
+}
+
 Result<std::string> tokenize(const Tokenizer& tokenizer, std::string_view body) {
     auto request = parse_object(body);
     if (!request) return tl::unexpected(request.error());

@@ -1,11 +1,13 @@
-// /v1/models, /v1/models/NAME, /tokenize and /detokenize: small questions about the model, answered
-// beside the queue. Any thread; throughout, the JSON of a request is hostile.
+// /v1/models, /v1/models/NAME, /tokenize, /detokenize and counts of a request's tokens: small
+// questions about the model, answered beside the queue. Any thread; throughout, the JSON of a
+// request is hostile.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "io/error.h"
+#include "tools/api/dialect.h"
 #include "tools/server/served_model.h"
 
 namespace sluice {
@@ -21,5 +23,10 @@ std::string model_json(const ServedModel& model);
 Result<std::string> tokenize(const Tokenizer& tokenizer, std::string_view body);
 // {"tokens": [...]} -> {"content": TEXT}. Bytes that are no character become U+FFFD.
 Result<std::string> detokenize(const Tokenizer& tokenizer, std::string_view body);
+
+// How many tokens the prompt of a request has, also if the context is too short for it. Errors: as
+// of the request itself.
+Result<std::string> count_tokens(const CountRoute& route, const ServedModel& model,
+                                 std::string_view body);
 
 }  // namespace sluice

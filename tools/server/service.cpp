@@ -53,8 +53,9 @@ std::string log_line(const Exchange& exchange, const Handled& handled, int statu
     return out + "\n";
 }
 
-void reply_result(Exchange& exchange, Result<std::string> body) {
-    if (!body) return reply_error(exchange, 400, body.error().message, nullptr);
+void reply_result(Exchange& exchange, Result<std::string> body, const Dialect* dialect = nullptr) {
+    if (!body)
+        return reply_error(exchange, http_status(body.error().code), body.error().message, dialect);
     exchange.reply({200, std::move(*body)});
 }
 
@@ -82,6 +83,12 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
             [=](Exchange& e, Handled& handled) { endpoint.handle(model(), e, handled); });
         endpoints_.back().dialect = route.dialect;
     }
+    for (const CountRoute& route : count_routes()) {
+        add("POST", std::string(route.path), true, true, [=](Exchange& e, Handled&) {
+            reply_result(e, count_tokens(route, model(), e.request().body), route.dialect);
+        });
+        endpoints_.back().dialect = route.dialect;
+    }
     add("GET", "/", false, false, [](Exchange& e, Handled&) { e.reply(page_reply()); });
     add("GET", "/health", false, false, [this](Exchange& e, Handled&) { health(e); });
     add("GET", "/v1/models", true, true, [=](Exchange& e, Handled&) {
@@ -101,9 +108,11 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
     add("GET", "/live", true, true, [=, this](Exchange& e, Handled&) {
         e.reply({200, live_json(model(), monitor_.latest(), queue_)});
     });
+    endpoints_.back().polled = true;
     add("GET", "/live/experts", true, true, [this](Exchange& e, Handled&) {
         e.reply({200, experts_json(monitor_.latest().experts)});
     });
+    endpoints_.back().polled = true;
     add("POST", "/tokenize", true, true,
         [=](Exchange& e, Handled&) { reply_result(e, tokenize(tokenizer(), e.request().body)); });
     add("POST", "/detokenize", true, true,
@@ -235,8 +244,9 @@ void Service::note_reply(const Exchange& exchange, const Handled& handled, doubl
     bool other = false;
     const Endpoint* endpoint = find(exchange.request(), other);
     monitor_.count_reply(endpoint ? endpoint->path : "other", status);
-    if (!options_.log_requests) return;
-    std::fputs(log_line(exchange, handled, status, seconds, options_.log_ignored).c_str(), stderr);
+    const bool polled = endpoint && endpoint->polled && status == 200;
+    if (!options_.log_requests || (polled && !options_.log_details)) return;
+    std::fputs(log_line(exchange, handled, status, seconds, options_.log_details).c_str(), stderr);
 }
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ namespace sluice {
 struct ServiceOptions {
     AccessRules access;
     bool log_requests = true;  // a line each on stderr
-    bool log_ignored = false;  // with the fields that change nothing
+    bool log_details = false;  // also what the page polls, and the fields that change nothing
 };
 
 class Service : public HttpHandler {

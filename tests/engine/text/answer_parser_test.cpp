@@ -71,6 +71,16 @@ TEST_CASE("answer: a thought that never closes is the content, flagged") {
     CHECK(empty.content.empty());
 }
 
+TEST_CASE("answer: a thought that never closes stays reasoning if asked to") {
+    AnswerParser parser(tiny_tokenizer(), PromptMode::thinking);
+    std::string reasoning;
+    for (int32_t id : tiny_tokenizer().encode("Über 20 °C")) reasoning += parser.push(id).reasoning;
+    const AnswerParser::Piece last = parser.finish(Unclosed::stays_reasoning);
+    CHECK(reasoning + last.reasoning == "Über 20 °C");
+    CHECK(last.content.empty());
+    CHECK(!parser.unclosed());
+}
+
 TEST_CASE("answer: unexpected tags and control tokens appear in no text") {
     const Answer twice =
         parse(PromptMode::thinking, {"<think>", "a", "<think>", "b", "</think>", "c"});

@@ -233,6 +233,31 @@ TEST_CASE("prompt: what cannot be answered is refused, naming the message") {
     }
 }
 
+TEST_CASE("prompt: a message that is continued leaves its turn open") {
+    PromptOptions options;
+    options.continue_last = true;
+    const auto text = [&](const std::vector<Message>& messages) {
+        const Ids ids = encode(messages, options);
+        const std::string out = tiny_tokenizer().decode(ids);
+        CHECK(ids == tiny_tokenizer().encode_with_added(out));
+        return out;
+    };
+    CHECK(text({user("A"), assistant("B")}) == bos + "<｜User｜>A<｜Assistant｜></think>B");
+    CHECK(text({user("A"), assistant("B"), user("C"), assistant("")}) ==
+          bos + "<｜User｜>A<｜Assistant｜></think>B" + eos +
+              "<｜User｜>C<｜Assistant｜></think>");
+    options.mode = PromptMode::thinking;
+    CHECK(text({user("A"), assistant("B", "r"), tool("1"), assistant("C", "s")})
+              .ends_with("<｜User｜><tool_result>1</tool_result><｜Assistant｜><think>s</think>C"));
+    CHECK(mentions(refusal({user("A")}, options), "message 1 (user) cannot be continued: it is"));
+    CHECK(mentions(refusal({assistant("A")}, options), "no question is before it"));
+    CHECK(mentions(refusal({user("A"), assistant("B"), assistant("C")}, options),
+                   "message 3 (assistant) cannot be continued: no question is before it"));
+    Message calls = assistant("B");
+    calls.calls = {{"c1", "f", "{}"}};
+    CHECK(mentions(refusal({user("A"), calls}, options), "its tool calls need results"));
+}
+
 TEST_CASE("prompt: a tokenizer without chat tokens, or another model's, is refused by name") {
     const auto ids = encode_chat(test::random_tokenizer(), {user("Hi")}, {});
     REQUIRE(!ids);

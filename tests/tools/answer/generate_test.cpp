@@ -194,6 +194,18 @@ TEST_CASE("thinking: reasoning and content are separate, also when reasoning nev
     CHECK(open.answer.text == "only thoughts");
     CHECK(open.answer.reasoning.empty());
     CHECK(open.answer.reasoning_tokens == 0);
+
+    options.stream.unclosed = Unclosed::stays_reasoning;
+    options.predict = 3;
+    auto cut = answer_of(ids("only thoughts that take long"), options);
+    CHECK_FALSE(cut.answer.unclosed);
+    CHECK(cut.answer.finish == Finish::length);
+    CHECK(cut.answer.reasoning == cut.reasoning);
+    CHECK(std::string("only thoughts that take long").starts_with(cut.reasoning));
+    CHECK(cut.reasoning.size() >= 3);
+    CHECK(cut.content.empty());
+    CHECK(cut.answer.text.empty());
+    CHECK(cut.answer.reasoning_tokens == 3);
 }
 
 TEST_CASE("a non-finite logit ends the answer, whatever the sampling") {

@@ -186,10 +186,98 @@ TEST_CASE("anthropic: blocks become messages, results in the order given") {
     CHECK(anthropic_refusal(
               R"([{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f"}]}])") ==
           "messages[0].content[0].input: expected an object");
-    CHECK(anthropic_refusal(R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])")
-              .starts_with("messages: the last one is the assistant's"));
     CHECK(refusal(anthropic, R"({"messages":[{"role":"user","content":"a"}]})")
               .starts_with("max_tokens: missing"));
+}
+
+TEST_CASE("anthropic: results may be errors, lists or empty, and thoughts come back") {
+    CHECK(anthropic_messages(R"([
+        {"role":"user","content":[{"type":"text","text":"q","cache_control":{"type":"ephemeral"},
+                                   "citations":null}]},
+        {"role":"assistant","content":[
+            {"type":"thinking","thinking":"a","signature":"unsigned"},
+            {"type":"thinking","thinking":"b","signature":""},
+            {"type":"tool_use","id":"t1","name":"f","input":{},"caller":{"type":"direct"}}]},
+        {"role":"user","content":[
+            {"type":"tool_result","tool_use_id":"t1","is_error":true,
+             "content":[{"type":"text","text":"no"},{"type":"text","text":"file"}]}]}])") ==
+          "user: q\n"
+          "assistant:  (a\n\nb) call t1 f {}\n"
+          "tool: no\n\nfile [t1]\n");
+    const auto blocks = parse_with(
+        anthropic, R"("system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral",
+                      "ttl":"1h"}},{"type":"text","text":"t"}])");
+    REQUIRE(blocks);
+    CHECK(listed(blocks->answer.messages) == "system: s\n\nt\nuser: hi\n");
+}
+
+TEST_CASE("a last message of the assistant's is continued where the API has that") {
+    const std::string turns = R"([{"role":"user","content":"a"},{"role":"assistant",)";
+    const auto claude = [&](std::string_view last, std::string_view members) {
+        return dialect(anthropic).parse(
+            cat(R"({"max_tokens":9,"messages":)", turns, last, "}]", members, "}"), defaults());
+    };
+    const auto plain = claude(R"("content":"b")", "");
+    REQUIRE(plain);
+    CHECK(plain->answer.prompt.continue_last);
+    CHECK(listed(plain->answer.messages) == "user: a\nassistant: b\n");
+    CHECK_FALSE(parse_with(anthropic, "")->answer.prompt.continue_last);
+
+    // Thinking: only behind a thought of the message's own.
+    const std::string_view think = R"(,"thinking":{"type":"enabled","budget_tokens":2000})";
+    const auto thought =
+        claude(R"("content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"b"}])", think);
+    REQUIRE(thought);
+    CHECK(thought->answer.prompt.mode == PromptMode::thinking);
+    CHECK(claude(R"("content":"b")", think).error().message ==
+          "messages: the last one is the assistant's, and an answer that continues it cannot think "
+          "first: turn thinking off");
+    AnswerRequest thinks = defaults();
+    thinks.prompt.mode = PromptMode::thinking;
+    const auto unasked = dialect(anthropic).parse(
+        cat(R"({"max_tokens":9,"messages":)", turns, R"("content":"b"}]})"), thinks);
+    REQUIRE(unasked);
+    CHECK(unasked->answer.prompt.mode == PromptMode::chat);
+    CHECK(claude(R"("content":"b")",
+                 R"(,"output_config":{"format":{"type":"json_schema","schema":{}}})")
+              .error()
+              .message == "messages: the last one is the assistant's, and an answer that continues "
+                          "it cannot be held to a form");
+
+    // DeepSeek's addition to chat completions.
+    const auto marked = [&](std::string_view prefix) {
+        return cat(R"({"messages":)", turns, R"("content":"b","prefix":)", prefix, "}]}");
+    };
+    CHECK(parsed(chat, marked("true")).answer.prompt.continue_last);
+    CHECK(refusal(chat, marked("false")).starts_with("messages: the last one is the assistant's"));
+    CHECK(refusal(chat, marked("1")).starts_with("messages[1].prefix: expected"));
+}
+
+TEST_CASE("a count needs a prompt and nothing of an answer") {
+    REQUIRE(count_routes().size() == 2);
+    const CountRoute& claude = count_routes()[0];
+    const CountRoute& openai = count_routes()[1];
+    CHECK(claude.path == "/v1/messages/count_tokens");
+    CHECK(openai.path == "/v1/responses/input_tokens");
+    const auto request = claude.parse(R"({"model":"m","messages":[{"role":"user","content":"hi"}],
+        "tools":[{"name":"f","input_schema":{"type":"object"}}],"system":"s"})",
+                                      defaults());
+    REQUIRE(request);
+    CHECK(listed(request->answer.messages) == "system: s\nuser: hi\n");
+    CHECK(request->answer.tools.size() == 1);
+    CHECK(claude.parse(R"({"model":"m"})", defaults()).error().message ==
+          "messages: at least one is needed");
+    CHECK(claude.parse("[]", defaults()).error().code == Code::usage);
+    CHECK(openai.parse(R"({"input":"hi"})", defaults()));
+    CHECK(count_reply(claude, 7) == R"({"input_tokens":7})");
+    CHECK(count_reply(openai, 7) == R"({"object":"response.input_tokens","input_tokens":7})");
+    CHECK(claude.dialect == &dialect(anthropic));
+}
+
+TEST_CASE("reasoning that does not end stays reasoning in every reply") {
+    for (const auto path : {chat, completions, responses, anthropic}) {
+        CHECK(parse_with(path, "")->answer.unclosed == Unclosed::stays_reasoning);
+    }
 }
 
 TEST_CASE("the same tool is the same declaration in every API") {
