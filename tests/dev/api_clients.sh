@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Asks `sluice serve` with the clients that people use, in a virtual environment of its own: the packages openai and
 # anthropic, the commands llm and curl. The versions are those that were tried last.
-#   api_clients.sh BUILD_DIR [PACKAGE...]     more packages: langchain-openai litellm instructor pydantic-ai-slim[openai]
+#   api_clients.sh BUILD_DIR [PACKAGE...]     more packages: langchain-openai litellm pydantic-ai-slim[openai]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1")

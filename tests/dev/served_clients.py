@@ -1,7 +1,7 @@
 """The part of api_clients.py that needs a real server with tests/models/dsv41-tiny: its greedy answers are known.
 
 More features of the clients, the commands curl and llm, and libraries on top of the clients where they are installed:
-langchain-openai, litellm, instructor, pydantic-ai.
+langchain-openai, litellm, pydantic-ai.
 """
 import asyncio
 import contextlib
@@ -275,6 +275,7 @@ def with_langchain(place):
 
 
 def with_litellm(place):
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches one
     import litellm
     litellm.telemetry = False
     for kind, base in (("openai", place.url + "/v1"), ("anthropic", place.url)):
@@ -283,13 +284,6 @@ def with_litellm(place):
         place.same(litellm.completion(**base).choices[0].message.content, ANSWER, f"litellm, {kind}")
         chunks = litellm.completion(stream=True, **base)
         place.same("".join(c.choices[0].delta.content or "" for c in chunks), ANSWER, f"litellm's stream, {kind}")
-
-
-def with_instructor(place):
-    import instructor
-    client = instructor.from_openai(place.openai, mode=instructor.Mode.JSON_SCHEMA)
-    made = client.chat.completions.create(model=place.model, messages=[TURN], response_model=Forecast, temperature=0)
-    place.check(isinstance(made, Forecast), f"instructor: {made}")
 
 
 def with_pydantic_ai(place):
@@ -302,8 +296,7 @@ def with_pydantic_ai(place):
     place.check(isinstance(made, Forecast), f"pydantic-ai: {made}")
 
 
-LIBRARIES = {"langchain_openai": with_langchain, "litellm": with_litellm, "instructor": with_instructor,
-             "pydantic_ai": with_pydantic_ai}
+LIBRARIES = {"langchain_openai": with_langchain, "litellm": with_litellm, "pydantic_ai": with_pydantic_ai}
 
 
 def run(url, key, check):

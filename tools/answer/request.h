@@ -30,9 +30,9 @@ struct AnswerRequest {
     bool ignore_eos = false;
     int32_t loop_guard = 0;
     Unclosed unclosed = Unclosed::is_answer;  // StreamOptions
-    int64_t predict = -1;                 // most tokens to generate; -1: as the context allows
-    bool predict_must_fit = true;         // false: a context too short for it ends the answer
-    std::optional<int32_t> top_logprobs;  // GenerateOptions
+    int64_t predict = -1;                     // most tokens to generate; -1: as the context allows
+    bool predict_must_fit = true;             // false: a context too short for it ends the answer
+    std::optional<int32_t> top_logprobs;      // GenerateOptions
 
     std::vector<std::string> tools;  // declared functions: a JSON object each, as text
     ToolChoice tool_choice = ToolChoice::automatic;

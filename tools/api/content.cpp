@@ -23,8 +23,7 @@ Result<void> continue_last(std::string_view field, Draft& draft) {
         return fail(Code::unsupported, cat(field, ": the last one is the assistant's, ", why));
     };
     if (!draft.may_continue) {
-        return refuse(
-            "and none is continued here: end with a user's message or a tool's result");
+        return refuse("and none is continued here: end with a user's message or a tool's result");
     }
     if (answer.format != ResponseFormat::text) {
         return refuse("and an answer that continues it cannot be held to a form");

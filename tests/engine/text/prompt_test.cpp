@@ -244,8 +244,7 @@ TEST_CASE("prompt: a message that is continued leaves its turn open") {
     };
     CHECK(text({user("A"), assistant("B")}) == bos + "<｜User｜>A<｜Assistant｜></think>B");
     CHECK(text({user("A"), assistant("B"), user("C"), assistant("")}) ==
-          bos + "<｜User｜>A<｜Assistant｜></think>B" + eos +
-              "<｜User｜>C<｜Assistant｜></think>");
+          bos + "<｜User｜>A<｜Assistant｜></think>B" + eos + "<｜User｜>C<｜Assistant｜></think>");
     options.mode = PromptMode::thinking;
     CHECK(text({user("A"), assistant("B", "r"), tool("1"), assistant("C", "s")})
               .ends_with("<｜User｜><tool_result>1</tool_result><｜Assistant｜><think>s</think>C"));

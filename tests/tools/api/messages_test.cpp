@@ -225,9 +225,8 @@ TEST_CASE("a last message of the assistant's is continued where the API has that
 
     // Thinking: only behind a thought of the message's own.
     const std::string_view think = R"(,"thinking":{"type":"enabled","budget_tokens":2000})";
-    const auto thought =
-        claude(R"("content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"b"}])",
-               think);
+    const auto thought = claude(
+        R"("content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"b"}])", think);
     REQUIRE(thought);
     CHECK(thought->answer.prompt.mode == PromptMode::thinking);
     CHECK(claude(R"("content":"b")", think).error().message ==
@@ -242,8 +241,9 @@ TEST_CASE("a last message of the assistant's is continued where the API has that
     CHECK(claude(R"("content":"b")",
                  R"(,"output_config":{"format":{"type":"json_schema","schema":{}}})")
               .error()
-              .message == "messages: the last one is the assistant's, and an answer that continues "
-                          "it cannot be held to a form");
+              .message ==
+          "messages: the last one is the assistant's, and an answer that continues "
+          "it cannot be held to a form");
 
     // DeepSeek's addition to chat completions.
     const auto marked = [&](std::string_view prefix) {
