@@ -49,6 +49,8 @@ def check_same_answers(server):
     for flags in (["--reasoning", "on"], ["--reasoning-effort", "20"], ["--reasoning-effort", "max", "-n", "9"]):
         remote, local = same(f"{flags}", server, "-p", QUESTION, "--temp", "0", "--show-reasoning", *flags)
         check(f"{flags}: so is the reasoning", reasoning(remote) == reasoning(local), (remote.stderr, local.stderr))
+    same("reasoning that is cut", server, "-p", QUESTION, "--temp", "0", "--reasoning-effort", "20", "-n", "9", "--stop",
+         "program to")
     same("a seed", server, "-p", STORY, "--temp", "0.9", "--seed", "7", "-n", "40", "--top-k", "40", "--min-p", "0.01")
     same("the model's sampling", server, "-p", STORY, "--seed", "12345678901234567", "-n", "40")
     same("stop strings", server, "-p", QUESTION, "--temp", "0", "--stop", "Can", "--stop", "xyz")

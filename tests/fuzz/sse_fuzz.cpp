@@ -61,6 +61,7 @@ Outcome outcome_of(std::string_view bytes, size_t piece) {
         if (state != ResponseReader::State::reading) break;
     }
     if (reader.head_done()) check_message(refusal_of({reader.status(), body, false, 0}));
+    out.shown += stream.finish({"stop", "\n"}).content;
     const Answer& answer = stream.answer();
     require(answer.cached_tokens <= answer.prompt_tokens);
     require(answer.decode_s >= 0 && answer.decode_s < 1e9);

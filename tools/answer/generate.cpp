@@ -118,6 +118,7 @@ class Generation {
         auto rest = stream_.finish();
         answer_.stop = stream_.stop();
         answer_.unclosed = stream_.unclosed();
+        answer_.cut_reasoning = stream_.in_reasoning() && !answer_.unclosed;
         answer_.malformed_call = !stream_.malformed_call().empty();
         // Reasoning that never ended was the answer after all: its text becomes the content.
         if (answer_.unclosed) answer_.reasoning.clear();

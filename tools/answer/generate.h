@@ -41,6 +41,7 @@ struct Answer {
     std::string stop;             // the stop string that ended it; empty: something else did
     std::optional<Error> error;   // with Finish::error
     bool unclosed = false;        // the reasoning never ended: its text is the content
+    bool cut_reasoning = false;   // it never ended, and stays reasoning
     bool malformed_call = false;  // the text holds a tool call that could not be read
     uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
     KeptBy cached_by = KeptBy::nothing;

@@ -65,7 +65,7 @@ std::string_view warning_of(const Answer& answer) {
 void write_warning(JsonWriter& json, const Answer& answer) {
     if (const auto warning = warning_of(answer); !warning.empty()) json.member("warning", warning);
     if (answer.finish == Finish::loop) json.member("ended_by", "loop");
-    if (answer.unclosed) json.member("reasoning_unclosed", true);
+    if (answer.unclosed || answer.cut_reasoning) json.member("reasoning_unclosed", true);
 }
 
 std::string_view finish_reason(const Answer& answer) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/text/stop_matcher.h"
 #include "io/text.h"
 #include "tools/client/server_error.h"
 
@@ -91,14 +92,28 @@ Result<void> ChatStream::read_finish(const Json& reason) {
 // Of this program's own server, in the chunk that ends the answer.
 void ChatStream::read_additions(const Json& chunk) {
     if (chunk["ended_by"].string().value_or("") == "loop") answer_.finish = Finish::loop;
-    if (chunk["reasoning_unclosed"].boolean().value_or(false)) {
-        answer_.unclosed = true;
-        answer_.reasoning.clear();  // the content repeats it
-    }
+    answer_.cut_reasoning = chunk["reasoning_unclosed"].boolean().value_or(answer_.cut_reasoning);
     const Json timings = chunk["timings"];
     if (!timings.is_object()) return;
     answer_.prompt_s = seconds_of(timings["prompt_ms"]);
     answer_.decode_s = seconds_of(timings["predicted_ms"]);
+}
+
+// A server that says nothing of it has not ended its reasoning if it was not even ended itself.
+AnswerStream::Piece ChatStream::finish(const std::vector<std::string>& stops) {
+    AnswerStream::Piece rest;
+    const bool cut = answer_.cut_reasoning || !finished_;
+    if (!cut || !answer_.text.empty() || answer_.reasoning.empty()) return rest;
+    auto matcher = StopMatcher::create(stops);
+    if (!matcher) return rest;
+    rest.content = matcher->push(answer_.reasoning);
+    rest.content += matcher->finish();
+    answer_.unclosed = true;
+    answer_.cut_reasoning = false;
+    answer_.reasoning.clear();
+    answer_.reasoning_tokens = 0;
+    answer_.text = rest.content;
+    return rest;
 }
 
 void ChatStream::read_usage(const Json& usage) {

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/error.h"
 #include "io/json.h"
@@ -19,6 +20,10 @@ class ChatStream {
     // The data of one event; requires !ended(). The piece may be empty. Errors: io: no chunk of a
     // chat completion, or too much; the server's own error. Nothing is read after one.
     Result<AnswerStream::Piece> take(std::string_view data);
+
+    // What is still to be shown when nothing more will come; call it once. Reasoning that never
+    // ended was the answer, as it is for a model in this process; `stops` are looked for in it.
+    AnswerStream::Piece finish(const std::vector<std::string>& stops);
 
     bool begun() const { return !answer_.text.empty() || !answer_.reasoning.empty(); }
     bool ended() const { return ended_; }        // there is nothing more to come

@@ -110,6 +110,8 @@ class RemoteAnswerer final : public Answerer {
             if (auto done = events.push(bytes, take); !done) return tl::unexpected(done.error());
             return wanted && !stream.ended();
         });
+        if (const auto rest = stream.finish(options_.stop); wanted && !rest.content.empty())
+            wanted = sink(rest);
         return closed(stream, reply, wanted);
     }
 

@@ -199,6 +199,8 @@ TEST_CASE("thinking: reasoning and content are separate, also when reasoning nev
     options.predict = 3;
     auto cut = answer_of(ids("only thoughts that take long"), options);
     CHECK_FALSE(cut.answer.unclosed);
+    CHECK(cut.answer.cut_reasoning);
+    CHECK_FALSE(open.answer.cut_reasoning);
     CHECK(cut.answer.finish == Finish::length);
     CHECK(cut.answer.reasoning == cut.reasoning);
     CHECK(std::string("only thoughts that take long").starts_with(cut.reasoning));

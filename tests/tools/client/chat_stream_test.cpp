@@ -108,14 +108,24 @@ TEST_CASE("how a server's answer ended is known") {
         CHECK(hear(written(answer, {})).stream.answer().finish == finish);
     }
     Answer unclosed = some_answer();
-    unclosed.unclosed = true;
-    unclosed.text = "thoughts";
-    unclosed.reasoning.clear();
-    Heard out = hear(written(unclosed, {{.reasoning = "thoughts"}, {.content = "thoughts"}}));
-    CHECK(out.reasoning == "thoughts");
-    CHECK(out.stream.answer().text == "thoughts");
+    unclosed.cut_reasoning = true;
+    unclosed.text.clear();
+    unclosed.reasoning = "thoughts and more";
+    Heard out = hear(written(unclosed, {{.reasoning = "thoughts and more"}}));
+    CHECK(out.reasoning == "thoughts and more");
+    CHECK(out.stream.finish({" more"}).content == "thoughts and");
+    CHECK(out.stream.answer().text == "thoughts and");
     CHECK(out.stream.answer().reasoning == "");
+    CHECK(out.stream.answer().reasoning_tokens == 0);
     CHECK(out.stream.answer().unclosed);
+    unclosed.cut_reasoning = false;  // it ended, and nothing came behind it
+    out = hear(written(unclosed, {{.reasoning = "thoughts"}}));
+    CHECK(out.stream.finish({}).content == "");
+    CHECK(out.stream.answer().reasoning == "thoughts");
+    CHECK(out.stream.answer().reasoning_tokens == 4);
+    CHECK_FALSE(out.stream.answer().unclosed);
+    out = hear(delta(R"("reasoning":"a")"));
+    CHECK(out.stream.finish({}).content == "a");
     Answer failed = some_answer();
     failed.error = Error{Code::numerical, "a logit is not finite"};
     out = hear(written(failed, {{.content = "It"}}));
