@@ -239,7 +239,8 @@ def check_metrics(server):
             check("counters are called so", (types[match[1]] == "counter") == match[1].endswith("_total"), line)
             seen.add((match[1], match[2]))
     check("/metrics counts tokens", server.metric("completion_tokens_total") == 70 and
-          server.metric("cached_tokens_total") == 22 and server.metric("connections") == 1, reply.text)
+          server.metric("cached_tokens_total") == 22, reply.text)
+    server.wait_for("connections", 1)  # its own; one that is being closed may still count for a moment
     check("/metrics counts requests", f'requests_total{{endpoint="{CHAT}",status="200"}} 3\n' in reply.text, reply.text)
 
 
