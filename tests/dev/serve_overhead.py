@@ -20,7 +20,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(ROOT, "tests/models/dsv41-tiny")
 PROMPT = "Tell me a long story about a river."
-CASES = {"cached": ([], 600), "paced": (["--io", "paced:2MB", "--cache-slots", "off"], 8)}
+COLD = ["--warm-start", "off", "--prompt-cache", "off"]
+CASES = {"cached": (COLD, 600), "paced": ([*COLD, "--io", "paced:2MB", "--cache-slots", "off"], 8)}
 
 
 def one_shot(sluice, flags, tokens):
