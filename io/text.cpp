@@ -54,15 +54,14 @@ uint32_t code_point(std::string_view character) {
     }
 }
 
-// False for characters that move the cursor, start a line or change the writing direction.
+}  // namespace
+
 bool harmless(uint32_t point) {
     if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return false;
     if (point == 0x200e || point == 0x200f || point == 0x061c) return false;
     if (point >= 0x2028 && point <= 0x202e) return false;
     return point < 0x2066 || point > 0x2069;
 }
-
-}  // namespace
 
 std::string size_text(uint64_t bytes) {
     if (bytes < 1024) return cat(bytes, " B");

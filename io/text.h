@@ -41,6 +41,9 @@ Result<uint64_t> parse_size(std::string_view text);
 // Length in bytes of the valid UTF-8 character at the beginning of `text`; 0 if there is none.
 size_t utf8_length(std::string_view text);
 
+// False for code points that move the cursor, start a line or change the writing direction.
+bool harmless(uint32_t point);
+
 // A name from a file or a user, made safe to print on one line of a terminal: control characters,
 // characters that change the writing direction and invalid UTF-8 become \xNN; cut at 200 bytes.
 std::string printable(std::string_view text);

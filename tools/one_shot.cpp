@@ -82,6 +82,8 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
                      "sluice: the context of %d tokens is full, so the answer is cut off; %s\n",
                      facts.context, context_advice(facts).c_str());
     }
+    if (answer.finish == Finish::length && !options.format.empty() && !fills_context(answer, facts))
+        std::fputs("sluice: -n ended the answer before its JSON was complete; raise -n\n", stderr);
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer repeats itself\n", stderr);
     if (failed && !options.show_timings) return;  // the next line says why

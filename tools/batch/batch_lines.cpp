@@ -97,7 +97,11 @@ BatchLine read_batch_line(std::string_view text, uint64_t number, const ModelRun
         if (!json->is_object()) return fail(Code::usage, "the line is no JSON object");
         return read_fields(*json, line, run, defaults);
     };
-    if (auto done = read(); !done) line.error = done.error();
+    if (auto done = read(); !done) {
+        line.error = done.error();
+        // A value of a wrong type is the request's fault, too.
+        if (line.error->code == Code::corrupt) line.error->code = Code::usage;
+    }
     return line;
 }
 

@@ -50,11 +50,17 @@ void Monitor::progress(Session& session) {
 }
 
 void Monitor::end(Session& session, const Result<Answer>& answer) {
+    tokens_ = 0;  // the last piece may have come with no token
     note(session);
     before_ = before_ + session.stats();
     session.clear_stats();
     const std::lock_guard lock(mutex_);
     add(note_.totals, answer);
+    if (!answer || answer->decoded() == 0) return;
+    const Limit limit = limit_of(answer->decode, answer->decoded(), answer->decode_s);
+    note_.tok_s = rate(static_cast<double>(answer->decoded()), answer->decode_s);
+    note_.limit_tok_s = limit.tok_s;
+    note_.binds = limit.binds;
 }
 
 // The speed since the first token of the running answer. Requires the lock.

@@ -18,6 +18,9 @@ struct RequestReader::Impl {
         request = {};
         target.clear();
         header_bytes = 0;
+        line_length = 0;
+        first_line = true;
+        after_return = head_ended = false;
         in_value = begun = headers_done = headers_told = complete = expects_continue = false;
     }
 
@@ -59,6 +62,7 @@ struct RequestReader::Impl {
         return add_header_bytes(part.size());
     }
     int headers_complete();
+    bool strict_lines(std::string_view bytes);
     int body(std::string_view part) {
         if (request.body.size() + part.size() > limits.body_max) return too_large();
         request.body += part;
@@ -78,7 +82,8 @@ struct RequestReader::Impl {
     http_parser parser;
     HttpRequest request;
     std::string target, rest, problem;
-    uint64_t header_bytes = 0;
+    uint64_t header_bytes = 0, line_length = 0;
+    bool after_return = false, first_line = true, head_ended = false;
     int status = 0;
     bool in_value = false, begun = false, headers_done = false, complete = false;
     bool headers_told = false, expects_continue = false;
@@ -108,6 +113,26 @@ http_parser_settings make_settings() {
 
 }  // namespace
 
+// What the parser lets pass in a head, and a proxy in front may read in another way: lines that end
+// without a carriage return, and lines that go on behind a blank.
+bool RequestReader::Impl::strict_lines(std::string_view bytes) {
+    for (const char c : bytes) {
+        if (head_ended) return true;
+        if (c == '\n') {
+            if (!after_return) return false;
+            head_ended = line_length == 0 && !first_line;
+            first_line = first_line && line_length == 0;
+            line_length = 0;
+        } else if (line_length == 0 && !first_line && (c == ' ' || c == '\t')) {
+            return false;
+        } else if (c != '\r') {
+            ++line_length;
+        }
+        after_return = c == '\r';
+    }
+    return true;
+}
+
 // The parser takes a result of 1 for "no body follows" and of 2 for an upgrade: failures are other
 // numbers here.
 int RequestReader::Impl::headers_complete() {
@@ -125,6 +150,9 @@ int RequestReader::Impl::headers_complete() {
         return refuse(400, "the address does not begin with a slash");
     headers_done = true;
     for (const auto& [name, text] : request.headers) {
+        constexpr std::string_view token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz";
+        if (name.empty() || name.find_first_not_of(token) != std::string::npos)
+            return refuse(400, "a header's name has a character that is not allowed there");
         const auto control = [](char c) {
             return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
         };
@@ -136,6 +164,9 @@ int RequestReader::Impl::headers_complete() {
                              "origin", "content-encoding"}) {
         if (request.count(name) > 1) return refuse(400, "a header is given twice");
     }
+    // Chunks are framed in a second way, which the parser reads leniently.
+    if (request.header("transfer-encoding") != nullptr)
+        return refuse(411, "a body needs a Content-Length; Transfer-Encoding is not accepted");
     const std::string* coding = request.header("content-encoding");
     if (coding && lower_case(*coding) != "identity")
         return refuse(415, "compressed bodies are not accepted");
@@ -181,6 +212,10 @@ RequestReader::State RequestReader::feed(std::string_view bytes) {
     }
     if (bytes.empty()) return State::reading;
     r.begun = true;
+    if (!r.strict_lines(bytes)) {
+        r.fail(400, "not a valid HTTP request: a line of its head ends or begins wrongly");
+        return State::failed;
+    }
     const size_t taken = http_parser_execute(&r.parser, &settings, bytes.data(), bytes.size());
     if (r.complete && r.status == 0) {
         r.rest = bytes.substr(taken);

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/text/utf8.h"
+#include "io/format.h"
 #include "io/text.h"
 #include "tools/terminal/signals.h"
 
@@ -79,7 +81,14 @@ void restore_terminal() {
 
 std::string visible(std::string_view text) {
     std::string out;
-    for (char c : text) {
+    for (size_t at = 0; at < text.size(); ++at) {
+        const Utf8Step step = utf8_at(text, at);
+        if (step.state == Utf8State::whole && step.value >= 0x80 && !harmless(step.value)) {
+            out += formatted("\\u{:04x}", static_cast<uint32_t>(step.value));
+            at += step.bytes - 1;
+            continue;
+        }
+        const char c = text[at];
         auto byte = static_cast<unsigned char>(c);
         bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
         if (control) {

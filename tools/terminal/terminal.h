@@ -35,8 +35,9 @@ void restore_terminal();
 // Switches bracketed paste, in which the terminal marks pasted text, on or off; on stderr.
 void mark_pastes(bool on);
 
-// Text for a terminal: control bytes other than line feed and tab become ^X, so that an answer
-// cannot control it. Files and pipes get the bytes unchanged.
+// Text for a terminal, which it cannot control: control bytes other than line feed and tab become
+// ^X; control characters beyond ASCII, and those that change the writing direction, their numbers.
+// Files and pipes get the bytes unchanged.
 std::string visible(std::string_view text);
 
 // One line on stderr that is rewritten in place and erased at the end; for terminals.
