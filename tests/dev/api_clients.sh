@@ -8,9 +8,10 @@ build=$(realpath "$1")
 shift
 cmake --build "$build" --target sluice tests_tools >/dev/null
 venv=$build/clients-venv
+sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+command -v curl >/dev/null || $sudo apt-get install -y -qq --no-install-recommends curl >/dev/null
 if [ ! -x "$venv/bin/python" ]; then
     if ! python3 -m venv "$venv" 2>/dev/null; then
-        sudo=$([ "$(id -u)" = 0 ] || echo sudo)
         $sudo apt-get install -y -qq python3-venv >/dev/null
         python3 -m venv "$venv"
     fi

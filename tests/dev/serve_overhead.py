@@ -48,7 +48,7 @@ def served(sluice, flags, tokens):
     text = b""
     while part := reply.read1():
         text += part
-        if b'"content":"' in part and b'"role"' not in part:
+        if re.search(rb'"content":"[^"]', part):  # one read may hold the empty first piece, too
             last = time.monotonic()
             first = first or last
     process.terminate()
