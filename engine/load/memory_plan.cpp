@@ -334,7 +334,7 @@ Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
             .top_k = c.top_k,
             .index_rows = rows,
             .window = c.window,
-            .index_topk = c.index_topk,
+            .attended_rows = c.index_topk,
             .head_dim = c.head_dim,
             .heads = c.heads,
             .group_rank = c.o_rank};
