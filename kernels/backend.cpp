@@ -59,6 +59,7 @@ void Backend::run(const LatentFinish& op) {
 }
 
 void Backend::run(const RotatedAttention& op) {
+    if (op.norm.x) run(op.norm);
     run(op.query);
     run(op.attention);
     run(op.back);

@@ -23,7 +23,9 @@ struct Shapes {
     int32_t n = 0;  // token rows per call
     int32_t dim = 0, inner = 0, experts = 0, top_k = 0;
     int32_t index_rows = 0;  // compressed rows of the context
-    int32_t window = 0, index_topk = 0, head_dim = 0, heads = 0;
+    int32_t window = 0;
+    int32_t attended_rows = 0;  // compressed rows of one query
+    int32_t head_dim = 0, heads = 0;
     int32_t group_rank = 0;  // rows of one group of GroupedOutput
 };
 

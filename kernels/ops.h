@@ -14,7 +14,10 @@
 //
 // Tolerance against reference/ (which sums in double): nmse <= 1e-6 before the output is rounded;
 // bit-identical for operations without a sum. Pointers may not overlap unless stated. The formulas
-// come from engine/model/deepseek-v41.md, cited by section.
+// come from the models' specifications: deepseek-v41.md and deepseek-v4.md (engine/model/*), cited
+// by section.
+//
+// Fields with a default value are what models differ in.
 #pragma once
 
 #include "kernels/matrix.h"
@@ -23,22 +26,25 @@ namespace sluice {
 
 // ---- quant (deepseek-v41.md section 3.0) --------------------------------------------------------
 
-// Groups of 32: a = max(|x|, 1e-4); s = 2^ceil(log2(a * fp32(1/448))); q = e4m3(clamp(x / s,
-// +-448)).
+// Groups of `group` values: a = max(|x|, 1e-4); s = 2^ceil(log2(a * fp32(1/448))); q =
+// e4m3(clamp(x / s, +-448)). `out` has a scale per 32 values in any case: those of a wider group
+// are equal. A group with a non-finite value becomes NaN as a whole (see QuantRows).
 struct ActQuant {
     QuantRows out;
-    const bf16* x;  // [n][cols], cols % 32 == 0
+    const bf16* x;  // [n][cols], cols % group == 0
     int32_t n, cols;
+    int32_t group = 32;  // 32 or 128
 };
 
 // The three in-place quantisers write back bf16(q * s):
-//   fp8_32: as ActQuant;
+//   fp8_32: as ActQuant; fp8_64: the same in groups of 64;
 //   fp4_32: a = max(|x|, 6 * 2^-126), s = 2^ceil(log2(a * fp32(1/6))), E2M1;
 //   fp4_16: groups of 16, a = max(|x|, 6 * 2^-9), s = e4m3(min(a / 6, 448)), x / s a true division,
 //           E2M1.
 // When rope.cos is set, the last 2 * rope.half values of each vector are rotated first (adjacent
-// pairs, bf16 result). A group with a non-finite value becomes NaN.
-enum class Requant { none, fp8_32, fp4_32, fp4_16 };
+// pairs, bf16 result). The last `kept` values of each vector are not quantised; the others are whole
+// groups. A group with a non-finite value becomes NaN.
+enum class Requant { none, fp8_32, fp4_32, fp4_16, fp8_64 };
 struct RopeRequant {
     bf16* x;  // [n][heads][dim], in place
     int32_t n, heads, dim;
@@ -47,6 +53,16 @@ struct RopeRequant {
     int32_t stride;    // position of row i: position + i * stride
     bool inverse;      // conjugate rotation
     Requant requant;
+    int32_t kept = 0;
+};
+
+// Each vector through the Walsh-Hadamard transform (deepseek-v4.md section 3.4): y = H x * dim^-0.5
+// in natural order, H[i][j] = (-1)^popcount(i & j). Butterflies in fp32, strides 1, 2, 4, ..., dim /
+// 2, (a, b) -> (a + b, a - b); then one product with fp32(dim^-0.5), rounded to bf16.
+struct Hadamard {
+    bf16* x;  // [rows][dim], in place
+    int32_t rows;
+    int32_t dim;  // a power of two, at most 1024
 };
 
 // ---- norm (deepseek-v41.md section 3.0) ---------------------------------------------------------
@@ -57,6 +73,15 @@ struct RmsNorm {
     const bf16* x;  // [n][cols]
     const bf16* w;  // [cols]
     int32_t n, cols;
+    float eps;
+};
+
+// Every head to a root mean square of 1, in bf16 steps (deepseek-v4.md section 3.2, step 2): m =
+// bf16(sum(bf16(x^2)) / dim), rho = bf16(1 / sqrt(bf16(m + eps))), x = bf16(x * rho); sum: dot of 16
+// in fp32.
+struct HeadNorm {
+    bf16* x;  // [n][heads][dim], in place; null in a chain: none
+    int32_t n, heads, dim;
     float eps;
 };
 
@@ -100,14 +125,17 @@ struct GroupedOutput {
 // * sigmoid(m[H + j] * scale[1] + base[H + j]); C[j][k] = m[2H + jH + k] * scale[2] + base[2H + jH
 // + k]; softmax over k, + hc_eps; columns / (sum + hc_eps); then (iterations - 1) x (rows / (sum +
 // hc_eps), columns / (sum + hc_eps)). Sums are ascending. H <= 16.
+//
+// Without `post` and `comb` only `pre` is computed, from the first H rows (the end of a model whose
+// streams are summed with coefficients of their own: deepseek-v4.md section 3.1).
 struct HyperMix {
     float* pre;          // [n][H]
-    float* post;         // [n][H]
-    float* comb;         // [n][H][H]
+    float* post;         // [n][H] or null
+    float* comb;         // [n][H][H] or null
     const bf16* h;       // [n][H][D]
-    F32Matrix fn;        // [(2 + H) * H][H * D]
-    const float* base;   // [(2 + H) * H]
-    const float* scale;  // [3]
+    F32Matrix fn;        // [(2 + H) * H][H * D], or [H][H * D]
+    const float* base;   // [(2 + H) * H] or [H]
+    const float* scale;  // [3] or [1]
     int32_t n, hc, dim, iterations;
     float eps, hc_eps;
 };
@@ -134,7 +162,8 @@ struct HyperExpand {
 
 // The keys of query i (position p = position + i) are also its values: window positions max(0, p -
 // window + 1) .. p in ascending order, then the rows topk[i][..] of `compressed` (-1 is skipped, it
-// ends nothing). The vector of position j is chunk[j - position] if j >= position, else buffer[j
+// ends nothing); with `ratio` > 0 there is no list, and the rows are all visible ones: t < (p + 1) /
+// ratio, of which there are at most k. The vector of position j is chunk[j - position] if j >= position, else buffer[j
 // mod window]. score = fp32 dot of 16 * scale; M = max(scores, -1e30); P = exp(score - M); den =
 // sum of P (ascending) + exp(sink - M); out[d] = bf16(sum over keys ascending of bf16(P) * k[d], in
 // fp32, / den). Without any key: 0.
@@ -144,10 +173,11 @@ struct SparseAttention {
     const bf16* buffer;      // [window][dim], keys before the chunk
     const bf16* chunk;       // [n][dim]
     const bf16* compressed;  // [rows][dim] or null
-    const int32_t* topk;     // [n][k]
+    const int32_t* topk;     // [n][k]; null if ratio > 0
     const float* sink;       // [heads]
     int32_t n, heads, dim, window, position, k;
     float scale;
+    int32_t ratio = 0;
 };
 
 // buffer[(position + i) mod window] = chunk[i] for the last min(n, window) rows.
@@ -157,12 +187,22 @@ struct WindowStore {
     int32_t n, dim, window, position;
 };
 
-// ---- compressor (deepseek-v41.md section 3.6) ---------------------------------------------------
+// ---- compressor (deepseek-v41.md section 3.6, deepseek-v4.md section 3.3) -----------------------
 
 // Pools groups of `ratio` tokens: w = softmax of gate over the group, per feature (max-subtracted,
 // exp_f32); latent = bf16(sum w * kv), ascending. Token t of the pooled stream is open[t] while t <
 // open_rows, else (kv, gate)[t - open_rows]. Writes floor((open_rows + n) / ratio) latents and
 // moves the remaining tokens to open_*; the caller keeps count of them.
+//
+// With `place`, place[r] is added to the gate of the r-th token of each group before anything else
+// (fp32); open_gate holds sums.
+//
+// With `overlap` a row of kv, gate, place and open_* has 2 * dim columns, and open_* has 2 * ratio
+// rows: the previous group, then the open one. A latent pools 2 * ratio entries per feature d: the
+// previous group's column d, then its own group's column dim + d, in the order of tokens. While
+// there is no previous group (`previous` false) it pools only its own. Afterwards the rows of the
+// previous group are those of the last complete one, or as before if no group was completed; open
+// token t is in row ratio + t.
 struct CompressPool {
     bf16* latent;       // [groups][dim]
     const float* kv;    // [n][dim]
@@ -170,6 +210,8 @@ struct CompressPool {
     float* open_kv;     // [ratio][dim], in and out
     float* open_gate;
     int32_t n, dim, ratio, open_rows;
+    const float* place = nullptr;  // [ratio][dim]
+    bool overlap = false, previous = false;
 };
 
 // ---- indexer (deepseek-v41.md section 3.7) ------------------------------------------------------
@@ -232,20 +274,25 @@ struct EngramGate {
 
 // z = gate . x (dot of 16), score = sqrt(softplus(z)). The k largest of score + bias are chosen, in
 // descending order; among equals the lower expert is first. weights = score / (sum in chosen order
-// + 1e-20) * scale when k > 1, else score * scale. A token with a NaN score + bias gets ids -1 and
-// weights NaN.
+// + sum_floor) * scale when k > 1 or normalise_one, else score * scale. A token with a NaN score +
+// bias gets ids -1 and weights NaN.
+//
+// given: `ids` says which experts, each in range; the rest is the same, in the order of ids, without
+// a bias. A token whose scores are NaN anywhere gets ids -1 too.
 struct Route {
-    int32_t* ids;     // [n][k]
-    float* weights;   // [n][k]
-    Bf16Matrix gate;  // [experts][D]
-    const float* bias;
-    const bf16* x;  // [n][D]
+    int32_t* ids;       // [n][k]; out, or in if given
+    float* weights;     // [n][k]
+    Bf16Matrix gate;    // [experts][D]
+    const float* bias;  // [experts]; null if given
+    const bf16* x;      // [n][D]
     int32_t n, k;
     float scale;
+    float sum_floor = 1e-20f;
+    bool normalise_one = false, given = false;
 };
 
-// a = bf16(weight * (silu(min(g, limit)) * clamp(u, +-limit))), then ActQuant. weights null: no
-// multiplication. NaN passes through the clamps.
+// a = bf16(weight * (silu(min(g, limit)) * clamp(u, +-limit))), then ActQuant in groups of `group`.
+// weights null: no multiplication. NaN passes through the clamps.
 struct Swiglu {
     QuantRows out;     // [n][cols]
     const bf16* gate;  // [n][cols]
@@ -253,6 +300,7 @@ struct Swiglu {
     const float* weights;  // [n] or null
     int32_t n, cols;
     float limit;
+    int32_t group = 32;  // 32 or 128; cols % group == 0
 };
 
 // One routed expert on the rows that chose it, bit-identical on every backend. A linear with an FP4
@@ -262,7 +310,7 @@ struct Swiglu {
 // = e8m0_to_float(scale byte). EIGHT lanes: lane l = b mod 8 adds its terms in ascending b, from 0;
 // then the tree v[i] += v[i + 4], 2, 1. y = bf16(v[0]). (Eight: one AVX2 register, and few enough
 // accumulators for a tensor-core tile.)
-//   g = w1 x, u = w3 x, a = Swiglu(g, u, weight), y = w2 a.
+//   g = w1 x, u = w3 x, a = Swiglu(g, u, weight) in groups of `group`, y = w2 a.
 // Row r reads token rows[r] of x, has weight weights[r], and writes out + slots[r] * D.
 struct RoutedExpert {
     bf16* out;  // [slots_total][D]
@@ -273,6 +321,7 @@ struct RoutedExpert {
     const float* weights;  // [count]
     int32_t count;
     float limit;
+    int32_t group = 32;
 };
 
 // Several RoutedExpert at once, each on any number of rows: one or two launches on a device that
@@ -299,8 +348,9 @@ struct Combine {
 
 // What lies between two sub-layers, for each token: y = Combine (if `combine.y`), h = HyperExpand
 // (if `expand.h`), then HyperMix, HyperCollapse, RmsNorm and ActQuant of the result. Where the
-// names say so, the input of one part is the output of another. expand reads expand.h and writes
-// the streams to mix.h, another array, unless the two are the same.
+// names say so, the input of one part is the output of another. collapse.pre may be mix.pre, the
+// step's own coefficients (deepseek-v4.md section 3.1), or another array. expand reads expand.h and
+// writes the streams to mix.h, another array, unless the two are the same.
 struct HyperStep {
     Combine combine;     // y == null: none
     HyperExpand expand;  // h == null: none
@@ -325,11 +375,13 @@ struct LatentFinish {
     WindowStore store;
 };
 
-// Queries rotated, attention, outputs rotated back. attention.q is scratch afterwards.
+// Queries normed (if norm.x) and rotated, attention, outputs rotated back. attention.q is scratch
+// afterwards.
 struct RotatedAttention {
     RopeRequant query;  // in place on attention.q
     SparseAttention attention;
     RopeRequant back;  // in place on attention.out
+    HeadNorm norm{};   // in place on attention.q
 };
 
 struct GroupedOutputQuant {
@@ -360,6 +412,8 @@ struct GateUp {
 #define SLUICE_PLAIN_OPS(X) \
     X(ActQuant)             \
     X(RopeRequant)          \
+    X(Hadamard)             \
+    X(HeadNorm)             \
     X(RmsNorm)              \
     X(LinearFp8)            \
     X(LinearBf16)           \

@@ -265,12 +265,12 @@ uint64_t CudaBackend::reserve_bytes(const Shapes& largest) const {
 
 Result<void> CudaBackend::reserve(const Shapes& largest) {
     size_t attention =
-        cuda::attention_shared_bytes(largest.window, largest.index_topk, largest.head_dim);
+        cuda::attention_shared_bytes(largest.window, largest.attended_rows, largest.head_dim);
     size_t limit = shared_limit_ < cuda::shared_max ? shared_limit_ : cuda::shared_max;
     if (attention > limit)
         return fail(
             Code::unsupported,
-            cat("window ", largest.window, " and index_topk ", largest.index_topk, " need ",
+            cat("window ", largest.window, " and attended rows ", largest.attended_rows, " need ",
                 attention, " bytes of shared memory in attention, but the GPU's kernels may use ",
                 limit));
     if (largest.group_rank % 16)

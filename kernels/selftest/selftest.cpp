@@ -104,7 +104,7 @@ Result<std::vector<SelftestRow>> selftest(Backend& backend, const SelftestOption
     largest.experts = 384;
     largest.index_rows = 2048;
     largest.window = 128;
-    largest.index_topk = 512;
+    largest.attended_rows = 512;
     largest.head_dim = 512;
     largest.heads = 64;
     largest.group_rank = 32;

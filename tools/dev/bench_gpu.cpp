@@ -441,7 +441,7 @@ std::unique_ptr<Backend> open(const CudaOptions& options, int32_t rows) {
     largest.n = std::max(rows, 8);
     largest.dim = dim, largest.inner = inner, largest.experts = experts, largest.top_k = top_k,
     largest.index_rows = 8192;
-    largest.window = window, largest.index_topk = picked, largest.head_dim = head_dim,
+    largest.window = window, largest.attended_rows = picked, largest.head_dim = head_dim,
     largest.heads = heads, largest.group_rank = o_rank;
     auto reserved = made ? (*made)->reserve(largest) : tl::unexpected(made.error());
     if (reserved) return std::move(*made);

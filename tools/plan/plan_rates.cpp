@@ -82,7 +82,7 @@ class Bench {
                                  .top_k = c_.top_k,
                                  .index_rows = 1,
                                  .window = c_.window,
-                                 .index_topk = c_.index_topk,
+                                 .attended_rows = c_.index_topk,
                                  .head_dim = c_.head_dim,
                                  .heads = c_.heads,
                                  .group_rank = c_.o_rank});
