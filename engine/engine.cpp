@@ -23,6 +23,9 @@ Result<std::unique_ptr<Engine>> Engine::load(
 Engine::Engine() = default;
 Engine::~Engine() = default;
 
+const ModelDescription& Engine::model() const {
+    return *impl_->loaded.runtime.model;
+}
 const ModelConfig& Engine::config() const {
     return impl_->loaded.runtime.config;
 }

@@ -10,6 +10,7 @@
 
 #include "cache/budget.h"
 #include "engine/model/config.h"
+#include "engine/model/model.h"
 #include "engine/options.h"
 #include "engine/session.h"
 #include "engine/settings.h"
@@ -27,6 +28,7 @@ class Engine {
         const EngineOptions& options, const std::function<void(uint64_t, uint64_t)>& progress = {},
         const std::atomic<bool>* cancel = nullptr);
     ~Engine();
+    const ModelDescription& model() const;
     const ModelConfig& config() const;
     const Tokenizer& tokenizer() const;
     const EngineOptions& options() const;  // as asked

@@ -42,8 +42,8 @@ struct ActQuant {
 //   fp4_16: groups of 16, a = max(|x|, 6 * 2^-9), s = e4m3(min(a / 6, 448)), x / s a true division,
 //           E2M1.
 // When rope.cos is set, the last 2 * rope.half values of each vector are rotated first (adjacent
-// pairs, bf16 result). The last `kept` values of each vector are not quantised; the others are whole
-// groups. A group with a non-finite value becomes NaN.
+// pairs, bf16 result). The last `kept` values of each vector are not quantised; the others are
+// whole groups. A group with a non-finite value becomes NaN.
 enum class Requant { none, fp8_32, fp4_32, fp4_16, fp8_64 };
 struct RopeRequant {
     bf16* x;  // [n][heads][dim], in place
@@ -57,8 +57,8 @@ struct RopeRequant {
 };
 
 // Each vector through the Walsh-Hadamard transform (deepseek-v4.md section 3.4): y = H x * dim^-0.5
-// in natural order, H[i][j] = (-1)^popcount(i & j). Butterflies in fp32, strides 1, 2, 4, ..., dim /
-// 2, (a, b) -> (a + b, a - b); then one product with fp32(dim^-0.5), rounded to bf16.
+// in natural order, H[i][j] = (-1)^popcount(i & j). Butterflies in fp32, strides 1, 2, 4, ..., dim
+// / 2, (a, b) -> (a + b, a - b); then one product with fp32(dim^-0.5), rounded to bf16.
 struct Hadamard {
     bf16* x;  // [rows][dim], in place
     int32_t rows;
@@ -77,8 +77,8 @@ struct RmsNorm {
 };
 
 // Every head to a root mean square of 1, in bf16 steps (deepseek-v4.md section 3.2, step 2): m =
-// bf16(sum(bf16(x^2)) / dim), rho = bf16(1 / sqrt(bf16(m + eps))), x = bf16(x * rho); sum: dot of 16
-// in fp32.
+// bf16(sum(bf16(x^2)) / dim), rho = bf16(1 / sqrt(bf16(m + eps))), x = bf16(x * rho); sum: dot of
+// 16 in fp32.
 struct HeadNorm {
     bf16* x;  // [n][heads][dim], in place; null in a chain: none
     int32_t n, heads, dim;
@@ -162,11 +162,11 @@ struct HyperExpand {
 
 // The keys of query i (position p = position + i) are also its values: window positions max(0, p -
 // window + 1) .. p in ascending order, then the rows topk[i][..] of `compressed` (-1 is skipped, it
-// ends nothing); with `ratio` > 0 there is no list, and the rows are all visible ones: t < (p + 1) /
-// ratio, of which there are at most k. The vector of position j is chunk[j - position] if j >= position, else buffer[j
-// mod window]. score = fp32 dot of 16 * scale; M = max(scores, -1e30); P = exp(score - M); den =
-// sum of P (ascending) + exp(sink - M); out[d] = bf16(sum over keys ascending of bf16(P) * k[d], in
-// fp32, / den). Without any key: 0.
+// ends nothing); with `ratio` > 0 there is no list, and the rows are all visible ones: t < (p + 1)
+// / ratio, of which there are at most k. The vector of position j is chunk[j - position] if j >=
+// position, else buffer[j mod window]. score = fp32 dot of 16 * scale; M = max(scores, -1e30); P =
+// exp(score - M); den = sum of P (ascending) + exp(sink - M); out[d] = bf16(sum over keys ascending
+// of bf16(P) * k[d], in fp32, / den). Without any key: 0.
 struct SparseAttention {
     bf16* out;               // [n][heads][dim]
     const bf16* q;           // [n][heads][dim]
@@ -278,8 +278,8 @@ struct EngramGate {
 // + sum_floor) * scale when k > 1 or normalise_one, else score * scale. A token with a NaN score +
 // bias gets ids -1 and weights NaN.
 //
-// given: `ids` says which experts, each in range; the rest is the same, in the order of ids, without
-// a bias. A token whose scores are NaN anywhere gets ids -1 too.
+// given: `ids` says which experts, each in range; the rest is the same, in the order of ids,
+// without a bias. A token whose scores are NaN anywhere gets ids -1 too.
 struct Route {
     int32_t* ids;       // [n][k]; out, or in if given
     float* weights;     // [n][k]

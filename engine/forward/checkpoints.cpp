@@ -51,8 +51,8 @@ Result<void> Checkpoints::copy_window(const ModelConfig& c, const LayerState& ow
 
 namespace {
 
-// Rows of a pool, to `to`, from tokens `begin` to `end`: those before the chunk from the open slots,
-// the others from the chunk. `chunk` null: no such rows.
+// Rows of a pool, to `to`, from tokens `begin` to `end`: those before the chunk from the open
+// slots, the others from the chunk. `chunk` null: no such rows.
 Result<void> download_tokens(const OpenCopy& from, const float* open, const float* chunk,
                              int32_t begin, int32_t end, float* to, Backend& device) {
     const int64_t columns = from.open.columns;

@@ -42,8 +42,8 @@ class Checkpoints {
     // the window buffer holds the tokens before it (or, if n is 1, also this one).
     Result<void> copy_window(const ModelConfig& config, const LayerState& own, int32_t layer,
                              Positions at, const bf16* keys, Backend& device);
-    // Between project_pool() and pool_groups(), of a pool whose ratio is not 1: `open` holds what the
-    // tokens before the chunk left, `kv` and `gate` [n][columns] are those of its tokens.
+    // Between project_pool() and pool_groups(), of a pool whose ratio is not 1: `open` holds what
+    // the tokens before the chunk left, `kv` and `gate` [n][columns] are those of its tokens.
     Result<void> copy_open(const OpenCopy& from, Backend& device);
 
     // Positions up to `end` of which everything was copied, ascending. Requires every layer of the

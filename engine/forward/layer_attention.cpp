@@ -58,9 +58,9 @@ void attend_slice(const AttentionInputs& in, const AttentionState& state, const 
     if (in.at.n > 1) {
         device.run(WindowStore{state.window, chunk, n, c.head_dim, c.window, in.at.first + first});
     }
-    device.run(GroupedOutputQuant{{scratch.t, w.wo_a, scratch.o, n, c.o_groups},
-                                  {scratch.tq, scratch.t, n, c.o_groups * c.o_rank,
-                                   c.arithmetic.activation_group}});
+    device.run(GroupedOutputQuant{
+        {scratch.t, w.wo_a, scratch.o, n, c.o_groups},
+        {scratch.tq, scratch.t, n, c.o_groups * c.o_rank, c.arithmetic.activation_group}});
     device.run(LinearFp8{y + at * c.hidden, w.wo_b, scratch.tq, n});
 }
 

@@ -29,7 +29,7 @@ struct AttentionInputs {
 // The parts of the sequence's state.
 struct AttentionState {
     bf16* window;  // own: [window][head_dim], slot = position mod window; read and written
-    const bf16* compressed;  // of the rows' owner: [rows][head_dim]; null: window only
+    const bf16* compressed;      // of the rows' owner: [rows][head_dim]; null: window only
     int32_t all_rows_ratio = 0;  // > 0: no list, all visible rows are attended to
 };
 

@@ -1,6 +1,6 @@
 // Compressors (deepseek-v41.md section 3.6, deepseek-v4.md section 3.3): every group of `ratio`
-// tokens that a chunk completes leaves one row in the state: a compressed row that layers attend to,
-// and an index key by which an indexer chooses. Only layers that own compressed rows have one.
+// tokens that a chunk completes leaves one row in the state: a compressed row that layers attend
+// to, and an index key by which an indexer chooses. Only layers that own compressed rows have one.
 //
 //   project_pool()  ->  pool_groups(), which leaves a latent per group in the scratch  ->
 //   store_rows(), store_keys() or store_latent_keys()
@@ -25,7 +25,7 @@ struct PoolInputs {
     int32_t layer;
     int32_t dim;  // of a row: head_dim, or index_dim for keys with a compressor of their own
     Positions at;
-    const bf16* x;  // [n][D], the sub-layer's input
+    const bf16* x;     // [n][D], the sub-layer's input
     const char* name;  // of the latents, for a probe
 
     int32_t ratio() const { return config.rows[layer].ratio; }

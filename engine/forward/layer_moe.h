@@ -1,6 +1,7 @@
-// Mixture of experts (deepseek-v41.md section 3.9, deepseek-v4.md section 3.5): routes the tokens, asks the tiers for the
-// chosen experts, and computes each of them where and when it is there. The order of arrival never
-// shows: every partial result has its own place, and one sum adds them in ascending expert id.
+// Mixture of experts (deepseek-v41.md section 3.9, deepseek-v4.md section 3.5): routes the tokens,
+// asks the tiers for the chosen experts, and computes each of them where and when it is there. The
+// order of arrival never shows: every partial result has its own place, and one sum adds them in
+// ascending expert id.
 //
 // Shapes: n tokens, k experts per token, D wide, F wide inside an expert. Device memory where
 // nothing else is said. Engine thread only.
@@ -30,9 +31,9 @@ struct ExpertsInputs {
     Positions at;
     const TokenRoutes& known;  // of this pass
     const bf16* x;             // [n][D], the sub-layer's input
-    QuantRows xq;           // x quantised; behind the routes, see exchange_places()
-    const bf16* collapsed;  // [n][D], x before its norm
-    const ExpertMap& map;   // where the tensors of an expert lie in a slot
+    QuantRows xq;              // x quantised; behind the routes, see exchange_places()
+    const bf16* collapsed;     // [n][D], x before its norm
+    const ExpertMap& map;      // where the tensors of an expert lie in a slot
     const RingStats& reads;
     PassOrder order;
     PrefetchLimits limits;

@@ -129,8 +129,7 @@ Result<void> compress_rows(Pass& pass, int32_t layer, bool latent_keys) {
     const LayerWeights& w = weights_of(pass, layer);
     const LayerState& own = pass.state.layer(layer);
     const CompressScratch& scratch = pass.workspace.compress;
-    const PoolInputs in =
-        pool_inputs(pass, layer, *w.compressor, rt.config.head_dim, "latent");
+    const PoolInputs in = pool_inputs(pass, layer, *w.compressor, rt.config.head_dim, "latent");
     if (auto r = run_pool(pass, in, own.open, false); !r) return r;
     if (latent_keys) store_latent_keys(in, *w.indexer, pass.yarn, own, scratch, *rt.backend);
     store_rows(in, pass.yarn, own, scratch, *rt.backend);

@@ -19,8 +19,7 @@ double expected_share(const ModelConfig& c, int32_t n) {
 
 void drop_in_vram(int32_t layer, const ExpertTiers& tiers, std::vector<int32_t>& experts) {
     if (!tiers.device) return;
-    std::erase_if(experts,
-                  [&](int32_t expert) { return tiers.device->resident({layer, expert}); });
+    std::erase_if(experts, [&](int32_t expert) { return tiers.device->resident({layer, expert}); });
 }
 
 void read_these(int32_t layer, std::vector<int32_t> experts, const PrefetchLimits& limits,

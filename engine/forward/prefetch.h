@@ -72,8 +72,8 @@ struct GuessScratch {
     float* weights;  // [k]
 };
 
-// Starts reading the experts of the layers behind `layer` (-1: of all layers) that are known, nearest
-// first. Nothing is read with prefetching off.
+// Starts reading the experts of the layers behind `layer` (-1: of all layers) that are known,
+// nearest first. Nothing is read with prefetching off.
 void prefetch_known(const TokenRoutes& known, int32_t layer, const PrefetchLimits& limits,
                     RouteLog& log, ExpertTiers& tiers);
 // Whether guesses for `next_layer` are to be made.

@@ -1,7 +1,7 @@
-// What a sequence leaves behind between calls (deepseek-v41.md section 4, deepseek-v4.md section 4):
-// window buffers (sliding window KV), compressed rows and index keys of the layers that own them, the
-// pools of groups that are not complete, and the tokens. Which layer has what follows from
-// ModelConfig::rows alone.
+// What a sequence leaves behind between calls (deepseek-v41.md section 4, deepseek-v4.md section
+// 4): window buffers (sliding window KV), compressed rows and index keys of the layers that own
+// them, the pools of groups that are not complete, and the tokens. Which layer has what follows
+// from ModelConfig::rows alone.
 //
 // A call that fails must leave no trace: begin() saves the few slots that the call will overwrite,
 // rollback() puts them back. Rows beyond the counters need no undoing: they are written again
@@ -85,7 +85,9 @@ class State {
     const LayerState& layer(int32_t layer) const { return layers_[layer]; }
     // The complete groups among the first `tokens` tokens, each one compressed row; and the tokens
     // of the open group.
-    int32_t rows(int32_t layer, int32_t tokens) const { return tokens / config_->rows[layer].ratio; }
+    int32_t rows(int32_t layer, int32_t tokens) const {
+        return tokens / config_->rows[layer].ratio;
+    }
     int32_t open_rows(int32_t layer, int32_t tokens) const {
         return tokens % config_->rows[layer].ratio;
     }

@@ -1,6 +1,6 @@
-// The residual streams of a pass (hyper-connections, deepseek-v41.md sections 3.2-3.4, deepseek-v4.md
-// section 3.1): H streams per token and the coefficients that each sub-layer mixes, for its own sum
-// of the streams (Arithmetic::own_mix) or for the next sub-layer's.
+// The residual streams of a pass (hyper-connections, deepseek-v41.md sections 3.2-3.4,
+// deepseek-v4.md section 3.1): H streams per token and the coefficients that each sub-layer mixes,
+// for its own sum of the streams (Arithmetic::own_mix) or for the next sub-layer's.
 //
 //   start(embedding rows)  ->  for every sub-layer: enter(), the sub-layer reads io().x and writes
 //   its output, leave()  ->  settle() before h() is read

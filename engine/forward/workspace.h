@@ -28,8 +28,8 @@ struct WorkspaceShape {
     static WorkspaceShape plan(const ModelConfig& config, int32_t chunk, int32_t context);
 };
 
-// Rotation tables begin so many positions before their chunk: a group that began in an earlier chunk
-// is rotated by its first token.
+// Rotation tables begin so many positions before their chunk: a group that began in an earlier
+// chunk is rotated by its first token.
 int32_t rope_lookback(const ModelConfig& config);
 
 // cos and sin, [n + rope_lookback()][rope_dim / 2] each.

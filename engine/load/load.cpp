@@ -366,7 +366,8 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     std::vector<TensorSpec> specs = rt.model->describe(rt.config, rt.weights);
     rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
                        rt.checkpoint.copies());
-    auto checked = check_tensors(rt.checkpoint, rt.config, *rt.model, specs, rt.weights, *rt.experts);
+    auto checked =
+        check_tensors(rt.checkpoint, rt.config, *rt.model, specs, rt.weights, *rt.experts);
     if (!checked) return tl::unexpected(checked.error());
     loaded.notes.insert(loaded.notes.end(), checked->notes.begin(), checked->notes.end());
     return Described{std::move(specs), std::move(checked->classes)};

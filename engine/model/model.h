@@ -17,6 +17,7 @@
 #include "engine/model/config.h"
 #include "engine/model/model_shape.h"
 #include "engine/model/weights.h"
+#include "engine/text/chat_format.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/expert_map.h"
 #include "io/error.h"
@@ -56,7 +57,7 @@ struct TensorSpec {
     // memory holds one per tile of 32 x 32, in the shape `resident`.
     uint64_t repeat = 1;
     std::vector<uint64_t> resident;  // empty: as in the checkpoint
-    bool head = false;  // the output head, which a small device leaves to the CPU
+    bool head = false;               // the output head, which a small device leaves to the CPU
 };
 
 struct UnusedClass {
@@ -64,8 +65,7 @@ struct UnusedClass {
     const char* what;    // "draft head (mtp)"
 };
 
-struct Pass;        // engine/forward/pass.h
-struct ChatFormat;  // engine/text
+struct Pass;  // engine/forward/pass.h
 
 struct ModelDescription {
     const char* model_type;
@@ -86,6 +86,7 @@ struct ModelDescription {
     // A config.json of this model.
     std::string (*config_text)(const ModelShape& shape, const Vocabulary& vocabulary);
     Vocabulary vocabulary;  // of the release
+    const ChatFormat* chat;
     // The official program publishes index keys late on some decode steps, and can be followed in
     // that (IndexKeys::reference).
     bool late_index_keys;

@@ -1,5 +1,5 @@
-// Shapes of models without a checkpoint, from which a model's config_text() makes a config.json: for
-// `sluice plan --shape` and for the checkpoints that make_checkpoint writes.
+// Shapes of models without a checkpoint, from which a model's config_text() makes a config.json:
+// for `sluice plan --shape` and for the checkpoints that make_checkpoint writes.
 #pragma once
 
 #include <cstdint>

@@ -64,8 +64,8 @@ class TensorWalk {
     }
     void add(std::string_view name, Storage storage, std::vector<uint64_t> shape,
              decltype(TensorSpec::address) address) {
-        TensorSpec spec{prefix_ + std::string(name), storage, std::move(shape), what_, home_,
-                        address};
+        TensorSpec spec{
+            prefix_ + std::string(name), storage, std::move(shape), what_, home_, address};
         specs_.push_back(std::move(spec));
     }
     // The spec added last.

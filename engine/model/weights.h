@@ -30,9 +30,10 @@ struct HyperWeights {
 };
 
 struct CompressorWeights {
-    Bf16Matrix wkv;               // pools of width w: [w * dim][D]
-    Bf16Matrix wgate;             // empty with a ratio of 1
-    const float* place = nullptr;  // added to gates by place in the group, [ratio][w * dim]; or null
+    Bf16Matrix wkv;    // pools of width w: [w * dim][D]
+    Bf16Matrix wgate;  // empty with a ratio of 1
+    // Added to gates by their token's place in the group, [ratio][w * dim]; or null.
+    const float* place = nullptr;
     const bf16* norm = nullptr;
 };
 
@@ -65,14 +66,14 @@ struct LayerWeights {
     std::optional<EngramWeights> engram;
 
     Bf16Matrix gate;
-    const float* gate_bias = nullptr;       // null in a layer that routes by token id
+    const float* gate_bias = nullptr;        // null in a layer that routes by token id
     const int64_t* token_experts = nullptr;  // host memory: [vocab][top_k], else null
     Fp8Matrix shared_w1, shared_w2, shared_w3;
 };
 
 struct Weights {
     std::vector<LayerWeights> layers;
-    std::vector<RowTable> tables;  // one per Engram layer, in config order
+    std::vector<RowTable> tables;         // one per Engram layer, in config order
     std::optional<HyperWeights> hc_head;  // Arithmetic::own_mix
     const bf16* norm = nullptr;
     Bf16Matrix head;
@@ -97,11 +98,11 @@ uint64_t dense_bytes(const std::vector<TensorSpec>& specs);
 uint64_t host_bytes(const std::vector<TensorSpec>& specs);
 
 // Reads every dense tensor once, in file order, into one allocation of the backend, and those at
-// home in host memory into `host`; sets the pointers that the specs name. Refuses values that cannot be
-// weights (weight_check.h); the error names tensor and element. Reads go to `staging`, memory that
-// is registered with the ring and the backend, so that uploads overlap with reads. 32 MiB or more
-// is best. Below 512 KiB, or 16 blocks of
-// the coarsest drive, it is not used, and the call allocates that much for itself.
+// home in host memory into `host`; sets the pointers that the specs name. Refuses values that
+// cannot be weights (weight_check.h); the error names tensor and element. Reads go to `staging`,
+// memory that is registered with the ring and the backend, so that uploads overlap with reads. 32
+// MiB or more is best. Below 512 KiB, or 16 blocks of the coarsest drive, it is not used, and the
+// call allocates that much for itself.
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
                                 ReadRing& ring, Backend& backend, std::span<std::byte> host,
                                 std::span<std::byte> staging, const LoadControl& control);

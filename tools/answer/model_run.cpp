@@ -7,8 +7,6 @@
 #include <cstdio>
 
 #include "engine/load/cache_file.h"
-#include "engine/text/deepseek_v4.h"
-#include "engine/text/deepseek_v41.h"
 #include "io/checkpoint/model_folder.h"
 #include "io/clock.h"
 #include "io/file.h"
@@ -79,10 +77,6 @@ Result<double> default_of(const Json& config, const char* name, double otherwise
                     cat(name, " is ", number_text(*number), ", must be in ", range.text()));
     }
     return *number;
-}
-
-const ChatFormat& chat_format_of(const ModelConfig& config) {
-    return config.model_type == "deepseek_v4" ? deepseek_v4_chat : deepseek_v41_chat;
 }
 
 // "chat", "thinking, effort 75". An effort that the model does not know is an error.
@@ -187,7 +181,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     if (!engine) return tl::unexpected(engine.error());
     run.must_finish = std::make_unique<MustFinish>();
     run.engine = std::move(*engine);
-    run.chat = &chat_format_of(run.engine->config());
+    run.chat = run.engine->model().chat;
     auto session = run.engine->session();
     if (!session) return tl::unexpected(session.error());
     run.session = std::move(*session);

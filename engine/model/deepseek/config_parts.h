@@ -1,6 +1,6 @@
 // What the config.json of every DeepSeek model has in common: fields of the same name and meaning,
-// and the relations between them that the kernels' formats need. Each function reads its fields from
-// `t`, which keeps the first problem.
+// and the relations between them that the kernels' formats need. Each function reads its fields
+// from `t`, which keeps the first problem.
 #pragma once
 
 #include "engine/model/config.h"

@@ -9,8 +9,9 @@ namespace sluice::deepseek_v4 {
 
 namespace {
 
-constexpr int32_t overlapping_ratio = 4;  // its groups overlap, and an indexer chooses among its rows
-constexpr int32_t key_group = 64;         // values per scale of window keys and compressed rows
+constexpr int32_t overlapping_ratio =
+    4;                             // its groups overlap, and an indexer chooses among its rows
+constexpr int32_t key_group = 64;  // values per scale of window keys and compressed rows
 
 void set_arithmetic(Arithmetic& a) {
     a.weight_tile = 128;
@@ -47,9 +48,9 @@ void read_ratios(ConfigFields& t, ModelConfig& c) {
     c.draft_stages = static_cast<int32_t>(ratios.size() - layers);
     for (size_t stage = layers; stage < ratios.size(); ++stage) {
         if (ratios[stage] == 0) continue;
-        return t.problem(Code::unsupported, "compress_ratios",
-                         cat(ratios[stage], " for draft stage ", stage - layers,
-                             "; only 0 is supported"));
+        return t.problem(
+            Code::unsupported, "compress_ratios",
+            cat(ratios[stage], " for draft stage ", stage - layers, "; only 0 is supported"));
     }
     for (int32_t layer = 0; layer < c.layers; ++layer) {
         LayerRows& rows = c.rows.emplace_back();
@@ -70,8 +71,9 @@ void check_formats(ConfigFields& t, const ModelConfig& c) {
     }
     if (!std::has_single_bit(static_cast<uint32_t>(c.index_dim)) || c.index_dim > 1024) {
         t.problem(Code::unsupported, "index_head_dim",
-                  cat(c.index_dim, " is not a power of two up to 1024, as the Hadamard transform "
-                                   "needs"));
+                  cat(c.index_dim,
+                      " is not a power of two up to 1024, as the Hadamard transform "
+                      "needs"));
     }
     const int64_t group_cols = int64_t{c.heads} * c.head_dim / c.o_groups;
     if (group_cols % 128 != 0) {

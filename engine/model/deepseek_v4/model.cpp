@@ -1,5 +1,6 @@
 // Source of deepseek_v4.h: the model's description.
 #include "engine/model/deepseek/tensor_parts.h"
+#include "engine/model/deepseek_v4/chat.h"
 #include "engine/model/deepseek_v4/deepseek_v4.h"
 
 namespace sluice::deepseek_v4 {
@@ -18,6 +19,7 @@ const ModelDescription description = {
     .shapes = {{"deepseek-v4-flash", flash_shape}, {"deepseek-v4-pro", pro_shape}},
     .config_text = config_text,
     .vocabulary = {.size = 129280, .compressed = 0, .bos = 0, .eos = 1, .pad = -1},
+    .chat = &deepseek_v4_chat,
     .late_index_keys = false,
 };
 

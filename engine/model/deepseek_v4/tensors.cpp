@@ -87,17 +87,16 @@ Result<void> check_checkpoint(const Checkpoint& checkpoint, const ModelConfig& c
     const std::string folder = printable(checkpoint.folder().string());
     if (stages != c.draft_stages) {
         return fail(Code::corrupt,
-                    cat(folder, ": compress_ratios of config.json has entries for ",
-                        c.draft_stages, " draft stages after the ", c.layers,
+                    cat(folder, ": compress_ratios of config.json has entries for ", c.draft_stages,
+                        " draft stages after the ", c.layers,
                         " layers, but the files hold mtp.* tensors of ", stages,
                         "; they are of different releases: ", checkpoint.cure({"config.json"})));
     }
     if (stages > 0 && dspark == mtp) {
-        return fail(Code::unsupported,
-                    cat(folder, ": the draft head (mtp.*) has ",
-                        mtp ? "both mtp.*.e_proj and mtp.*.markov_head"
-                            : "neither mtp.*.e_proj nor mtp.*.markov_head",
-                        ", so it is neither an MTP block nor DSpark stages"));
+        return fail(Code::unsupported, cat(folder, ": the draft head (mtp.*) has ",
+                                           mtp ? "both mtp.*.e_proj and mtp.*.markov_head"
+                                               : "neither mtp.*.e_proj nor mtp.*.markov_head",
+                                           ", so it is neither an MTP block nor DSpark stages"));
     }
     if (mtp && stages != 1) {
         return fail(Code::unsupported, cat(folder, ": the draft head (mtp.*) is an MTP block of ",
@@ -115,9 +114,9 @@ Result<void> check_weights(const ModelConfig& c, const Weights& weights) {
         for (int32_t token = 0; token < c.vocab; ++token, row += k) {
             for (size_t i = 0; i < k; ++i) {
                 const auto bad = [&](const char* why) {
-                    return fail(Code::corrupt, cat("tensor layers.", layer,
-                                                   ".ffn.gate.tid2eid: expert ", row[i], why,
-                                                   " for token ", token));
+                    return fail(Code::corrupt,
+                                cat("tensor layers.", layer, ".ffn.gate.tid2eid: expert ", row[i],
+                                    why, " for token ", token));
                 };
                 if (row[i] < 0 || row[i] >= c.experts) return bad(" does not exist, listed");
                 int32_t& last = seen[static_cast<size_t>(row[i])];

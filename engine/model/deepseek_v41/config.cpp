@@ -170,9 +170,9 @@ Result<void> read_text(ConfigFields t, ModelConfig& c) {
     if (t.failed()) return t.finish();
     deepseek::check_sizes(t, c);
     if (c.engram_dim % 32 != 0) {
-        t.problem(Code::unsupported, "engram_head_dim",
-                  cat(c.engram_dim,
-                      " is not a multiple of 32, the block of the FP8 and FP4 formats"));
+        t.problem(
+            Code::unsupported, "engram_head_dim",
+            cat(c.engram_dim, " is not a multiple of 32, the block of the FP8 and FP4 formats"));
     }
     check_layers(t, c, sources);
     if (t.failed()) return t.finish();

@@ -1,5 +1,6 @@
 // Source of deepseek_v41.h: the model's description.
 #include "engine/model/deepseek/tensor_parts.h"
+#include "engine/model/deepseek_v41/chat.h"
 #include "engine/model/deepseek_v41/deepseek_v41.h"
 
 namespace sluice::deepseek_v41 {
@@ -21,6 +22,7 @@ const ModelDescription description = {
     .shapes = {{"deepseek-v4.1-flash", flash_shape}},
     .config_text = config_text,
     .vocabulary = {.size = 129280, .compressed = 99092, .bos = 0, .eos = 1, .pad = 2},
+    .chat = &deepseek_v41_chat,
     .late_index_keys = true,
 };
 

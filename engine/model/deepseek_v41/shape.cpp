@@ -44,14 +44,15 @@ std::string size_fields(const ModelShape& s) {
            field_line("hidden_act", "\"silu\"") + field_line("swiglu_limit", "10.0") +
            field_line("rms_norm_eps", "1e-20") + field_line("max_position_embeddings", s.context) +
            field_line("rope_theta", 10000) +
-           field_line("rope_scaling",
-                 "{\"rope_type\": \"yarn\", \"factor\": 16, \"beta_fast\": 32, \"beta_slow\": 1, "
-                 "\"original_max_position_embeddings\": 65536}") +
+           field_line(
+               "rope_scaling",
+               "{\"rope_type\": \"yarn\", \"factor\": 16, \"beta_fast\": 32, \"beta_slow\": 1, "
+               "\"original_max_position_embeddings\": 65536}") +
            field_line("compress_rope_theta", 160000) + field_line("n_routed_experts", s.experts) +
            field_line("n_shared_experts", 1) + field_line("num_experts_per_tok", s.top_k) +
-           field_line("scoring_func", "\"sqrtsoftplus\"") + field_line("topk_method", "\"noaux_tc\"") +
-           field_line("norm_topk_prob", "true") + field_line("routed_scaling_factor", "1.5") +
-           field_line("sliding_window", s.window);
+           field_line("scoring_func", "\"sqrtsoftplus\"") +
+           field_line("topk_method", "\"noaux_tc\"") + field_line("norm_topk_prob", "true") +
+           field_line("routed_scaling_factor", "1.5") + field_line("sliding_window", s.window);
 }
 
 // The number of rows of each Engram table: the sum of its primes.
@@ -95,11 +96,13 @@ std::string config_text(const ModelShape& s, const Vocabulary& v) {
         text += field_line("candidate_source_layer_id", layers.candidate_source) +
                 field_line("candidate_topk_blocks", 2048) + field_line("candidate_block_size", 8);
     }
-    text += field_line("hc_mult", 4) + field_line("hc_sinkhorn_iters", 20) + field_line("hc_eps", "1e-06") +
+    text += field_line("hc_mult", 4) + field_line("hc_sinkhorn_iters", 20) +
+            field_line("hc_eps", "1e-06") +
             field_line("engram_layer_ids", list_text(layers.engram)) +
             field_line("engram_num_embeddings", list_text(engram_rows(s, layers.engram.size()))) +
             field_line("engram_max_ngram_size", s.engram_ngram) +
-            field_line("engram_vocab_size", s.engram_vocab) + field_line("engram_n_heads", s.engram_heads) +
+            field_line("engram_vocab_size", s.engram_vocab) +
+            field_line("engram_n_heads", s.engram_heads) +
             field_line("engram_head_dim", s.engram_dim) + field_line("engram_pad_token_id", v.pad) +
             field_line("engram_compressed_vocab_size", v.compressed);
     return text + "  \"num_nextn_predict_layers\": 0\n }\n}\n";

@@ -89,13 +89,13 @@ TEST_CASE("the release's config") {
     CHECK(c->vision);
     CHECK(c->draft_stages == 3);
     CHECK(c->end_tokens == std::vector<int32_t>{1});
-    CHECK(c->kv_source_of(1) == -1);
-    CHECK(c->kv_source_of(7) == 2);
-    CHECK(c->kv_source_of(19) == 14);
-    CHECK(c->kv_source_of(39) == 20);
-    CHECK(c->index_source_of(23) == 20);
-    CHECK(c->index_source_of(27) == 24);
-    CHECK(c->index_source_of(39) == 36);
+    CHECK(c->rows[1].owner == -1);
+    CHECK(c->rows[7].owner == 2);
+    CHECK(c->rows[19].owner == 14);
+    CHECK(c->rows[39].owner == 20);
+    CHECK(c->rows[23].chooser == 20);
+    CHECK(c->rows[27].chooser == 24);
+    CHECK(c->rows[39].chooser == 36);
 }
 
 TEST_CASE("fields without effect may be missing or have any value") {

@@ -93,7 +93,7 @@ struct Load {
     }
     void run(ReadRing& ring, Backend& backend, std::span<std::byte> staging,
              const LoadControl& control) {
-        auto memory = PageBuffer::create(embedding_bytes(specs), "embedding");
+        auto memory = PageBuffer::create(host_bytes(specs), "embedding");
         REQUIRE(memory);
         embedding = std::move(*memory);
         report = load_weights(loaded.runtime.checkpoint, specs, ring, backend, embedding.span(),
@@ -117,7 +117,7 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
     std::vector<std::string> names;
     size_t seen = 0;
     for (const TensorSpec& spec : load.specs) {
-        if (spec.home != Home::dense && spec.home != Home::embedding) continue;
+        if (spec.home != Home::dense && spec.home != Home::host) continue;
         const void* at = std::visit(
             [](auto address) -> const void* {
                 if constexpr (std::is_same_v<decltype(address), std::monostate>)
@@ -130,7 +130,7 @@ std::vector<std::string> different(const Load& load, Backend& backend) {
         ++seen;
         const std::vector<char> want = in_file(load.loaded.runtime.checkpoint, spec.name);
         std::vector<char> got(want.size());
-        if (spec.home == Home::embedding) {
+        if (spec.home == Home::host) {
             std::memcpy(got.data(), at, got.size());
         } else {
             REQUIRE(backend.download(got.data(), at, got.size()));

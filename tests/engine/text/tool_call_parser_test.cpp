@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek_v41/chat.h"
 #include "engine/text/answer_parser.h"
-#include "engine/text/deepseek_v41.h"
 #include "engine/text/prompt_writer.h"
 #include "engine/text/python_json.h"
 #include "engine/text/tool_call_writer.h"

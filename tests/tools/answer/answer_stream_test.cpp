@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/deepseek_v41.h"
+#include "engine/model/deepseek_v41/chat.h"
 #include "tests/support/tokenizers.h"
 
 using namespace sluice;

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "engine/text/deepseek_v41.h"
+#include "engine/model/deepseek_v41/chat.h"
 #include "engine/text/prompt.h"
 #include "tests/support/models.h"
 #include "tools/answer/generate.h"

@@ -109,7 +109,7 @@ TEST_CASE("bytes per class of the released model, from its shape alone") {
     // The published 7,199,094,208 without the routers' biases for images, which are not loaded.
     CHECK(dense == 7199094208 - 40 * 384 * 4);
     CHECK(head == 129280ull * 5120 * 2);
-    CHECK(m.bytes(Home::embedding) == head);
+    CHECK(m.bytes(Home::host) == head);
     CHECK(m.expert_bytes == 17694720 + 1105920);
     CHECK(m.experts() == 15360);
     CHECK(m.token_experts() == 240);

@@ -1,4 +1,4 @@
-#include "engine/text/deepseek_v41.h"
+#include "engine/model/deepseek_v41/chat.h"
 
 #include "io/text.h"
 

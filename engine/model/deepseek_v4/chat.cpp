@@ -1,4 +1,4 @@
-#include "engine/text/deepseek_v4.h"
+#include "engine/model/deepseek_v4/chat.h"
 
 #include <array>
 #include <utility>

@@ -1,11 +1,10 @@
-#include "engine/text/deepseek_v4.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek_v4/chat.h"
 #include "engine/text/answer_parser.h"
 #include "engine/text/prompt.h"
 #include "io/file.h"
