@@ -288,7 +288,8 @@ __global__ void __launch_bounds__(threads_of<kind, length>)
 // 32 output rows, which is one quantisation group: two tiles.
 template <int length>
 __global__ void __launch_bounds__(threads_max)
-    one_grouped_quant_kernel(__grid_constant__ const Plain op, QuantRows out, int slices_log2) {
+    one_grouped_quant_kernel(__grid_constant__ const Plain op, QuantRows out, int slices_log2,
+                             unsigned* tickets) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float sums[sums_max];
     int w = threadIdx.x / warp, slices = 1 << slices_log2, slice = w & (slices - 1);
@@ -305,14 +306,14 @@ __global__ void __launch_bounds__(threads_max)
     if (w != 0) return;
     float v = round_bf16(slice_sum(sums + lane / 16 * slices * 16 + lane % 16, slices));
     op.a_bf16[row0 + lane] = to_bf16(v);
-    store_lane(v, out, row0 + lane);
+    store_part(v, out, row0 + lane, op.a_bf16, tickets ? tickets + row0 / 128 : nullptr);
 }
 
 // 32 rows of both matrices in turn, then SwiGLU and quantisation.
 template <int length>
 __global__ void __launch_bounds__(threads_max)
     one_gate_up_kernel(__grid_constant__ const Plain op, QuantRows out, const float* route_weight,
-                       float limit, int slices_log2) {
+                       float limit, int slices_log2, unsigned* tickets) {
     extern __shared__ __align__(16) std::byte memory[];
     __shared__ float sums[2][sums_max];
     int w = threadIdx.x / warp, slices = 1 << slices_log2, slice = w & (slices - 1);
@@ -330,7 +331,8 @@ __global__ void __launch_bounds__(threads_max)
     int at = lane / 16 * slices * 16 + lane % 16;
     float g = round_bf16(slice_sum(sums[0] + at, slices));
     float u = round_bf16(slice_sum(sums[1] + at, slices));
-    store_lane(swiglu_value(g, u, route_weight, limit), out, row0 + lane);
+    store_part(swiglu_value(g, u, route_weight, limit), out, row0 + lane, op.a_bf16,
+               tickets ? tickets + row0 / 128 : nullptr);
 }
 
 template <Kind kind>
@@ -457,7 +459,7 @@ bool launch_one(const GroupedOutputQuant& op, Lane lane) {
     return plan.dispatch([&](auto length) {
         launch_kernel(one_grouped_quant_kernel<length()>, job.rows / 32, 2 * plan.slices * warp,
                       plan.shared, lane, plain_of<Kind::grouped>(job), op.quant.out,
-                      plan.slices_log2);
+                      plan.slices_log2, tickets_of(op.quant.group, lane));
     });
 }
 
@@ -470,7 +472,7 @@ bool launch_one(const GateUp& op, Lane lane) {
     return plan.dispatch([&](auto length) {
         launch_kernel(one_gate_up_kernel<length()>, gate.rows / 32, 2 * plan.slices * warp,
                       plan.shared, lane, both, op.swiglu.out, op.swiglu.weights, op.swiglu.limit,
-                      plan.slices_log2);
+                      plan.slices_log2, tickets_of(op.swiglu.group, lane));
     });
 }
 
