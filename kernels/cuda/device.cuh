@@ -378,7 +378,7 @@ size_t expert_scratch_bytes(int count, int dim, int inner);
 // Rows to reserve expert_scratch_bytes() for: all experts of a chunk in few launches, with a tile
 // of 64 begun for many of them.
 int expert_rows(const Shapes& largest);
-size_t attention_scratch_bytes(int heads, int window, int k);
+size_t attention_scratch_bytes(int heads, int window, int k, int dim);
 
 // The same for one call. An operation that is not listed here needs none.
 template <class Op>
@@ -392,7 +392,7 @@ inline size_t scratch_bytes(const HyperStep& op) {
     return scratch_bytes(op.mix);
 }
 inline size_t scratch_bytes(const SparseAttention& op) {
-    return attention_scratch_bytes(op.heads, op.window, op.k);
+    return attention_scratch_bytes(op.heads, op.window, op.k, op.dim);
 }
 inline size_t scratch_bytes(const RotatedAttention& op) {
     return scratch_bytes(op.attention);
