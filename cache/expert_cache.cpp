@@ -331,8 +331,10 @@ bool ExpertCache::keeps_layer() const {
     return impl_->tier_.lendable() >= static_cast<uint32_t>(impl_->map_.experts());
 }
 
-void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {
+void ExpertCache::prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count,
+                           bool known) {
     if (layer == impl_->demand_.layer) return;
+    if (!known) impl_->prefetcher_.expect(layer, guesses);
     impl_->prefetcher_.add(layer, guesses, count);
     (void)impl_->progress();
 }

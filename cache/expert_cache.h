@@ -108,8 +108,10 @@ class ExpertCache {
     // demand reads and into transit slots beyond those that a demand may need. Never evicts from
     // the cache. With count 0 the guesses are only judged (stats). A drive gets no more prefetches
     // than it is expected to finish before the next demand, according to past decode steps; what is
-    // left of a wrong one by then is not read.
-    void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
+    // left of a wrong one by then is not read. `known`: no guesses but what the layer will ask for,
+    // so they are not judged.
+    void prefetch(int32_t layer, std::span<const int32_t> guesses, uint32_t count,
+                  bool known = false);
     // Announces a prompt's demand for nearly all of `experts` in `layer` (other than the last
     // demand's). The missing ones are read in file order, behind the running demand's reads, as far
     // as slots are free, so that the drives stay busy while layers are computed. Replaces the last

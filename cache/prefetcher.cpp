@@ -18,13 +18,19 @@ Prefetcher::Prefetcher(const ExpertMap& map, const ReadRing& ring, ExpertReader&
     judged_.reserve(guesses_max);
 }
 
-void Prefetcher::add(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {
+void Prefetcher::expect(int32_t layer, std::span<const int32_t> guesses) {
     judged_layer_ = layer;
     judged_.clear();
     for (int32_t expert : guesses) {
+        const bool room = judged_.size() < guesses_max;
+        if (room && map_.has({layer, expert})) judged_.push_back(expert);
+    }
+}
+
+void Prefetcher::add(int32_t layer, std::span<const int32_t> guesses, uint32_t count) {
+    for (int32_t expert : guesses) {
         const ExpertKey key{layer, expert};
         if (!map_.has(key)) continue;
-        if (judged_.size() < guesses_max) judged_.push_back(expert);
         const bool queued = std::any_of(queue_.begin(), queue_.end(),
                                         [&](const Guess& guess) { return guess.key == key; });
         if (count == 0 || queued || slots_.find(key) != SlotPool::none) continue;

@@ -29,8 +29,10 @@ class Prefetcher {
     Prefetcher(const ExpertMap& map, const ReadRing& ring, ExpertReader& reader, SlotPool& slots,
                const RunningDemand& demand, CacheStats& stats);
 
+    // The next decode demand, if it is for `layer`, judges these guesses.
+    void expect(int32_t layer, std::span<const int32_t> guesses);
     // Guesses for `layer`, best first: queues the first `count` that are neither in a slot nor
-    // queued. All of them are judged by the next decode demand if it is for `layer`.
+    // queued.
     void add(int32_t layer, std::span<const int32_t> guesses, uint32_t count);
     // Starts the queued reads whose drives have no demand read left, as far as slots are spare.
     void start();

@@ -182,7 +182,7 @@ struct Feed {
             end += n;
         }
         if (end < ids.size()) {
-            passes.back().order.next_n = static_cast<int32_t>(pass_length(s, ids.size() - end));
+            passes.back().order.next_ids = ids.subspan(end, pass_length(s, ids.size() - end));
         }
         auto fed = count > 1 ? forward_chunk_group(passes) : forward(passes[0]);
         if (!fed) return tl::unexpected(fed.error());

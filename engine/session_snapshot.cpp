@@ -34,9 +34,10 @@ Result<void> check_header(Session::Impl& s, const SnapshotHeader& header) {
         return fail(Code::usage, cat("holds ", header.position, " tokens, but the context only ",
                                      state.context(), "; raise it with -c"));
     }
-    const std::vector<int32_t>& owners = s.rt().config.kv_sources;
+    const ModelConfig& c = s.rt().config;
+    const int32_t layer = header.published;
     const bool published =
-        header.published == -1 || std::ranges::find(owners, header.published) != owners.end();
+        layer == -1 || (layer >= 0 && layer < c.layers && c.owns_rows(layer));
     if (!published) {
         return fail(Code::corrupt, cat("layer ", header.published,
                                        " of its header has no index keys; feed its tokens again"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace sluice {
 
@@ -48,17 +49,77 @@ Result<void> Checkpoints::copy_window(const ModelConfig& c, const LayerState& ow
     return {};
 }
 
-// A group holds two tokens at most, so an open one is the last token before the position.
-Result<void> Checkpoints::copy_open(const ModelConfig& c, int32_t layer, Positions at,
-                                    const float* kv, const float* gate, Backend& device) {
-    const uint64_t row = static_cast<uint64_t>(c.head_dim) * sizeof(float);
-    for (int32_t position : positions_within(at)) {
-        if (position % c.ratios[layer] == 0) continue;
-        const int64_t number = position - 1 - at.first;
-        for (const auto& [kind, rows] :
-             {std::pair(StateKind::open_kv, kv), std::pair(StateKind::open_gate, gate)}) {
-            const std::span<std::byte> to = add(position, kind, layer, row);
-            if (auto r = device.download(to.data(), rows + number * c.head_dim, row); !r) return r;
+namespace {
+
+// Rows of a pool, to `to`, from tokens `begin` to `end`: those before the chunk from the open slots,
+// the others from the chunk. `chunk` null: no such rows.
+Result<void> download_tokens(const OpenCopy& from, const float* open, const float* chunk,
+                             int32_t begin, int32_t end, float* to, Backend& device) {
+    const int64_t columns = from.open.columns;
+    const size_t row = static_cast<size_t>(columns) * sizeof(float);
+    const int32_t before = std::max(std::min(end, from.at.first) - begin, 0);
+    if (before > 0) {
+        const int32_t group = from.at.first / from.rows.ratio * from.rows.ratio;
+        const int64_t slot = begin - group + (from.rows.overlap ? from.rows.ratio : 0);
+        auto done = device.download(to, open + slot * columns, static_cast<size_t>(before) * row);
+        if (!done) return done;
+    }
+    const int32_t first = begin + before;
+    if (first >= end) return {};
+    return device.download(to + before * columns, chunk + (first - from.at.first) * columns,
+                           static_cast<size_t>(end - first) * row);
+}
+
+// As CompressPool does it to the gates of the chunk's own tokens.
+Result<void> add_places(const OpenCopy& from, int32_t begin, int32_t end, float* gates,
+                        Backend& device) {
+    const int64_t columns = from.open.columns;
+    std::vector<float> place(static_cast<size_t>(from.rows.ratio * columns));
+    auto done = device.download(place.data(), from.place, place.size() * sizeof(float));
+    if (!done) return done;
+    for (int32_t token = std::max(begin, from.at.first); token < end; ++token) {
+        const float* add = place.data() + token % from.rows.ratio * columns;
+        float* gate = gates + (token - begin) * columns;
+        for (int64_t i = 0; i < columns; ++i) gate[i] = gate[i] + add[i];
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<void> Checkpoints::copy_group(const OpenCopy& from, int32_t position, bool previous,
+                                     Backend& device) {
+    const int32_t ratio = from.rows.ratio, group = position / ratio * ratio;
+    const int32_t begin = previous ? group - ratio : group;
+    const int32_t end = previous ? group : position;
+    const auto count = static_cast<size_t>((end - begin) * from.open.columns);
+    StateKind kv = previous ? StateKind::previous_kv : StateKind::open_kv;
+    StateKind gate = previous ? StateKind::previous_gate : StateKind::open_gate;
+    if (from.index) {
+        kv = previous ? StateKind::index_previous_kv : StateKind::index_open_kv;
+        gate = previous ? StateKind::index_previous_gate : StateKind::index_open_gate;
+    }
+    std::vector<float> rows(count);
+    for (const auto& [kind, open, chunk] :
+         {std::tuple(kv, from.open.kv, from.kv), std::tuple(gate, from.open.gate, from.gate)}) {
+        auto done = download_tokens(from, open, chunk, begin, end, rows.data(), device);
+        if (done && kind == gate && from.place) {
+            done = add_places(from, begin, end, rows.data(), device);
+        }
+        if (!done) return done;
+        const auto to = add(position, kind, from.layer, count * sizeof(float));
+        std::memcpy(to.data(), rows.data(), to.size());
+    }
+    return {};
+}
+
+Result<void> Checkpoints::copy_open(const OpenCopy& from, Backend& device) {
+    for (int32_t position : positions_within(from.at)) {
+        if (open_slots(from.rows, position).count > 0) {
+            if (auto r = copy_group(from, position, false, device); !r) return r;
+        }
+        if (previous_slots(from.rows, position).count > 0) {
+            if (auto r = copy_group(from, position, true, device); !r) return r;
         }
     }
     return {};

@@ -21,6 +21,16 @@
 
 namespace sluice {
 
+// One pool of a layer, and the chunk that is about to enter it.
+struct OpenCopy {
+    int32_t layer;
+    const LayerRows& rows;
+    Positions at;
+    const OpenPool& open;
+    const float *kv, *gate, *place;  // of PoolInputs and CompressScratch
+    bool index;                      // of index keys
+};
+
 class Checkpoints {
  public:
     // Tokens from the start of the sequence, in any order. Drops what was copied.
@@ -32,9 +42,9 @@ class Checkpoints {
     // the window buffer holds the tokens before it (or, if n is 1, also this one).
     Result<void> copy_window(const ModelConfig& config, const LayerState& own, int32_t layer,
                              Positions at, const bf16* keys, Backend& device);
-    // After compress(), in a layer whose ratio is not 1: `kv` and `gate` [n][head_dim] as pooled.
-    Result<void> copy_open(const ModelConfig& config, int32_t layer, Positions at, const float* kv,
-                           const float* gate, Backend& device);
+    // Between project_pool() and pool_groups(), of a pool whose ratio is not 1: `open` holds what the
+    // tokens before the chunk left, `kv` and `gate` [n][columns] are those of its tokens.
+    Result<void> copy_open(const OpenCopy& from, Backend& device);
 
     // Positions up to `end` of which everything was copied, ascending. Requires every layer of the
     // passes up to there to be done.
@@ -52,6 +62,7 @@ class Checkpoints {
     };
     std::span<const int32_t> positions_within(Positions at) const;
     std::span<std::byte> add(int32_t position, StateKind kind, int32_t layer, uint64_t bytes);
+    Result<void> copy_group(const OpenCopy& from, int32_t position, bool previous, Backend& device);
 
     std::vector<int32_t> positions_;  // ascending
     std::map<int32_t, std::vector<Piece>> pieces_;

@@ -1,7 +1,7 @@
 #include "engine/forward/chunked_prompt.h"
 
 #include "engine/forward/forward.h"
-#include "engine/forward/layer.h"
+#include "engine/forward/layer_steps.h"
 #include "io/profile.h"
 
 namespace sluice {
@@ -20,18 +20,21 @@ std::vector<Piece> pieces(const Pass& pass, const ChunkStore& store, int32_t lay
     const ModelConfig& c = pass.runtime.config;
     const Workspace& ws = pass.workspace;
     const size_t n = pass.at.n, streams = n * c.hc;
-    const size_t rope = (n + 1) * (c.rope_dim / 2) * sizeof(float);
+    const size_t rope = (n + rope_lookback(c)) * (c.rope_dim / 2) * sizeof(float);
     const bool first = layer == 0;
     std::vector<Piece> all = {
         {ws.streams.h, store.h, streams * c.hidden * sizeof(bf16), true, true},
-        {ws.streams.pre_a, store.pre, streams * sizeof(float), true, true},
         {ws.ropes.plain_cos, store.ropes.plain_cos, rope, first, true},
         {ws.ropes.plain_sin, store.ropes.plain_sin, rope, first, true},
         {ws.ropes.yarn_cos, store.ropes.yarn_cos, rope, first, true},
         {ws.ropes.yarn_sin, store.ropes.yarn_sin, rope, first, true}};
-    if (c.kv_source_of(layer) < 0) return all;
+    if (!c.arithmetic.own_mix) {
+        all.push_back({ws.streams.pre_a, store.pre, streams * sizeof(float), true, true});
+    }
+    const int32_t chooser = c.rows[layer].chooser;
+    if (chooser < 0 || !store.topk) return all;
     const SelectedRows& selected = pass.selected;
-    const bool indexes = pass.runtime.weights.layers[layer].indexer.has_value();
+    const bool indexes = chooser == layer;
     const size_t width = selected.width;
     if (width > 0) all.push_back({selected.topk, store.topk, n * width * 4, indexes, !indexes});
     if (c.candidate_source < 0) return all;
@@ -106,7 +109,7 @@ Result<void> forward_chunk_group(std::span<Pass> chunks) {
     Result<void> done = finish_uploads(rt.tiers, *rt.backend);
     if (done) done = rt.tiers.cache->begin_chunk_group(static_cast<uint32_t>(chunks.size()));
     if (done) {
-        read_ahead_first(rt.config, first.at.n, first.order, rt.prefetch_limits(), rt.tiers);
+        first_reads(first, first.routes);
         done = run_layers(chunks);
     }
     for (Pass& pass : chunks) abandon_rows(rt.engram, pass.rows);

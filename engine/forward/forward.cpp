@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/forward/layer.h"
+#include "engine/forward/layer_steps.h"
 #include "engine/model/rope.h"
 #include "io/profile.h"
 #include "io/text.h"
@@ -11,12 +11,11 @@ namespace sluice {
 
 namespace {
 
-// From one position before the chunk: a group that began in the last call is rotated by its first
-// token.
 void upload_ropes(Pass& pass) {
     Runtime& rt = pass.runtime;
     const RopeBuffers& to = pass.workspace.ropes;
-    const int32_t first = pass.at.first - 1, count = pass.at.n + 1;
+    const int32_t back = rope_lookback(rt.config);
+    const int32_t first = pass.at.first - back, count = pass.at.n + back;
     const auto upload = [&](const std::vector<float>& frequencies, float* cos, float* sin) {
         const size_t size = frequencies.size() * count;
         std::vector<float> host(2 * size);
@@ -49,6 +48,14 @@ void embed(Pass& pass) {
 
 }  // namespace
 
+void first_reads(const Pass& pass, RouteLog& log) {
+    Runtime& rt = pass.runtime;
+    const PrefetchLimits limits = rt.prefetch_limits();
+    const TokenRoutes known = pass.known();
+    read_ahead_first(known, rt.config, pass.at.n, pass.order, limits, rt.tiers);
+    if (!pass.order.prompt) prefetch_known(known, -1, limits, log, rt.tiers);
+}
+
 void begin_pass(Pass& pass) {
     const spans::Leaf leaf("embedding");
     pass.workspace.fit(pass.runtime.config, pass.at.n);
@@ -73,7 +80,7 @@ Result<void> explain(const Pass& pass, Result<void> done) {
 Result<void> forward(Pass& pass) {
     Runtime& rt = pass.runtime;
     if (auto r = request_rows(rt.config, rt.engram, pass.rows); !r) return r;
-    read_ahead_first(rt.config, pass.at.n, pass.order, rt.prefetch_limits(), rt.tiers);
+    first_reads(pass, pass.routes);
     begin_pass(pass);
     Result<void> done;
     for (int32_t layer = 0; layer < rt.config.layers && done; ++layer) {

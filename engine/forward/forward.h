@@ -1,5 +1,5 @@
 // The forward pass: the same control flow for a prompt and for decode. n tokens go through the
-// embedding, every layer (layer.h) and the head (head.h). Engine thread only.
+// embedding, every layer of the model and the head (head.h). Engine thread only.
 #pragma once
 
 #include "engine/forward/pass.h"
@@ -13,6 +13,8 @@ Result<void> forward(Pass& pass);
 
 // ---- steps, also of a chunked prompt
 
+// Starts reading what is needed before anything is computed, or known to be.
+void first_reads(const Pass& pass, RouteLog& log);
 // Rotation tables and the embedding.
 void begin_pass(Pass& pass);
 Result<void> finish_pass(Pass& pass);

@@ -64,8 +64,11 @@ Result<void> run_head(const HeadInputs& in, const Wanted& wanted, Streams& strea
     const uint64_t dim = c.hidden;
     if (n == 1) device.begin_repeat(c.layers);
     streams.settle();
-    streams.collapse();
+    streams.collapse(in.weights.hc_head ? &*in.weights.hc_head : nullptr, buffers.pre);
     const SublayerIo& io = streams.io();
+    if (in.weights.hc_head) {
+        if (auto r = hooks.probe.see(-1, "head_in", io.collapsed, n * dim); !r) return r;
+    }
     device.run(RmsNorm{io.x, io.collapsed, in.weights.norm, n, c.hidden, c.norm_eps});
     if (auto r = hooks.probe.see(-1, "final_norm_out", io.x, n * dim); !r) return r;
 

@@ -1,8 +1,8 @@
-// Attention over a window of the last tokens and over selected compressed rows (deepseek-v41.md
-// sections 3.5, 3.5.1). Two steps, because an owner of compressed rows fills and selects them in
-// between (layer_compress.h, layer_index.h):
+// Attention over a window of the last tokens and over compressed rows, selected ones or all
+// (deepseek-v41.md sections 3.5, 3.5.1, deepseek-v4.md section 3.2). Two steps, because an owner of
+// compressed rows fills and selects them in between (layer_compress.h, layer_index.h):
 //
-//   project()  ->  [compress()  ->  select_rows()]  ->  attend()
+//   project()  ->  [rows stored  ->  select_rows()]  ->  attend()
 //
 // Shapes: n tokens, s = AttentionScratch::slice. Device memory. Engine thread only.
 #pragma once
@@ -29,7 +29,8 @@ struct AttentionInputs {
 // The parts of the sequence's state.
 struct AttentionState {
     bf16* window;  // own: [window][head_dim], slot = position mod window; read and written
-    const bf16* compressed;  // of the layer's KV source: [rows][head_dim]; null: window only
+    const bf16* compressed;  // of the rows' owner: [rows][head_dim]; null: window only
+    int32_t all_rows_ratio = 0;  // > 0: no list, all visible rows are attended to
 };
 
 // Dead after attend().

@@ -21,15 +21,23 @@ void select_slice(const IndexInputs& in, const IndexScratch& scratch, const Sele
     const QuantRows latents{in.query_latents.codes + at * c.q_rank,
                             in.query_latents.scales + at * (c.q_rank / 32)};
     device.run(LinearFp8{scratch.q, w.wq_b, latents, n});
-    device.run(RopeRequant{.x = scratch.q,
-                           .n = n,
-                           .heads = c.index_heads,
-                           .dim = c.index_dim,
-                           .rope = in.rope,
-                           .position = in.at.first + first,
-                           .stride = 1,
-                           .inverse = false,
-                           .requant = Requant::fp4_32});
+    RopeRequant place{.x = scratch.q,
+                      .n = n,
+                      .heads = c.index_heads,
+                      .dim = c.index_dim,
+                      .rope = in.rope,
+                      .position = in.at.first + first,
+                      .stride = 1,
+                      .inverse = false,
+                      .requant = Requant::fp4_32};
+    if (c.arithmetic.index_compressor) {  // as the keys: layer_compress.cpp
+        place.requant = Requant::none;
+        device.run(place);
+        device.run(Hadamard{scratch.q, n * c.index_heads, c.index_dim});
+        place.rope = {};
+        place.requant = Requant::fp4_32;
+    }
+    device.run(place);
     device.run(LinearBf16{scratch.w, nullptr, w.weights_proj, in.x + at * c.hidden, n});
     const double scale =
         std::pow(double(c.index_dim), -0.5) * std::pow(double(c.index_heads), -0.5);
@@ -49,7 +57,7 @@ void select_slice(const IndexInputs& in, const IndexScratch& scratch, const Sele
                          .dim = c.index_dim,
                          .k = published.width,
                          .position = in.at.first + first,
-                         .ratio = c.ratios[in.layer],
+                         .ratio = c.rows[in.layer].ratio,
                          .rows = in.keys.rows,
                          .block = c.candidate_block,
                          .keep = c.candidate_blocks,
@@ -61,8 +69,8 @@ void select_slice(const IndexInputs& in, const IndexScratch& scratch, const Sele
 
 IndexKeyRows index_keys(const ModelConfig& c, const State& state, IndexKeys mode, int32_t layer,
                         int32_t tokens) {
-    int32_t source = c.kv_source_of(layer);
-    int32_t rows = tokens / c.ratios[layer];
+    int32_t source = c.rows[layer].owner;
+    int32_t rows = tokens / c.rows[layer].ratio;
     if (mode == IndexKeys::reference && state.published != source) {
         source = state.published;
         rows = source < 0 ? 0 : std::min(rows, state.rows(source, tokens));

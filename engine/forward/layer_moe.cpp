@@ -145,7 +145,10 @@ Result<void> Layer::choose() {
                      .x = in.x,
                      .n = in.at.n,
                      .k = c.top_k,
-                     .scale = c.route_scale});
+                     .scale = c.route_scale,
+                     .sum_floor = c.arithmetic.route_sum_floor,
+                     .normalise_one = c.arithmetic.route_normalises_one,
+                     .given = in.known.known(in.layer)});
     if (in.order.prompt) {
         if (auto done = keep_reading(tiers, device, hooks); !done) return done;
     }
@@ -171,6 +174,7 @@ Result<void> Layer::sort_routes() {
     auto weights = hooks.probe.see(in.layer, "route_w", route_weights(), count);
     if (!weights) return weights;
     group(in.config.top_k, routed);
+    if (in.known.known(in.layer)) return {};
     judge_guesses(in.layer, routed.distinct, log, tiers);
     return {};
 }
@@ -183,12 +187,16 @@ void Layer::run_shared() {
     device.run(GateUp{{scratch.shared_gate, w.shared_w1, in.xq, n},
                       {scratch.shared_up, w.shared_w3, in.xq, n},
                       {scratch.shared_act, scratch.shared_gate, scratch.shared_up, nullptr, n,
-                       c.moe_hidden, c.swiglu_limit}});
+                       c.moe_hidden, c.swiglu_limit, c.arithmetic.activation_group}});
     device.run(LinearFp8{scratch.shared, w.shared_w2, scratch.shared_act, n});
 }
 
 Result<void> Layer::start_prefetch() {
     if (in.order.prompt || in.at.n > 1 || !in.next) return {};
+    if (in.known.known(in.layer + 1)) {
+        prefetch_known(in.known, in.layer, in.limits, log, tiers);
+        return {};
+    }
     if (!wants_guesses(in.limits, log, tiers, in.layer + 1)) return {};
     const GuessInputs guess{in.config, in.layer, *in.next, in.collapsed, routed.ids};
     return prefetch(guess, scratch.guess, in.limits, log, tiers, device);
@@ -227,7 +235,8 @@ RoutedExpert Layer::operation(int32_t expert, const ExpertWeights& weights) cons
             .slots = scratch.slots + begin,
             .weights = scratch.weights + begin,
             .count = routed.begin[i + 1] - begin,
-            .limit = in.config.swiglu_limit};
+            .limit = in.config.swiglu_limit,
+            .group = in.config.arithmetic.activation_group};
 }
 
 // Experts that are there go in one batch: the CPU's threads meet less often.
@@ -382,7 +391,7 @@ Result<void> Layer::run() {
     // First what the CPU can begin with at once.
     auto asked = tiers.cache->demand(in.layer, missing, kind, in.order.group_follows, beside);
     if (!asked) return asked;
-    read_ahead(in.config, in.layer, routed.distinct.size(), in.order, in.limits, tiers);
+    read_ahead(in.known, in.config, in.layer, routed.distinct.size(), in.order, in.limits, tiers);
     if (auto r = start_prefetch(); !r) return r;
     if (!in.limits.overlap) {
         if (auto r = tiers.cache->wait_for_reads(); !r) return r;
@@ -404,6 +413,13 @@ ExchangePlaces exchange_places(const ModelConfig& c, int32_t n) {
     at.scales = at.codes + round_up(rows * dim, 256);
     at.end = at.scales + rows * (dim / 32);
     return at;
+}
+
+void bring_routes(const TokenRoutes& known, int32_t layer, const ExpertScratch& scratch,
+                  Backend& device) {
+    if (!known.known(layer)) return;
+    const std::vector<int32_t> routes = known.routes(layer);
+    device.upload(scratch.routes, routes.data(), routes.size() * sizeof(int32_t));
 }
 
 Result<ExpertOutput> experts(const ExpertsInputs& in, const ExpertScratch& scratch,

@@ -1,4 +1,4 @@
-// Mixture of experts (deepseek-v41.md section 3.9): routes the tokens, asks the tiers for the
+// Mixture of experts (deepseek-v41.md section 3.9, deepseek-v4.md section 3.5): routes the tokens, asks the tiers for the
 // chosen experts, and computes each of them where and when it is there. The order of arrival never
 // shows: every partial result has its own place, and one sum adds them in ascending expert id.
 //
@@ -12,6 +12,7 @@
 #include "engine/forward/layer_context.h"
 #include "engine/forward/prefetch.h"
 #include "engine/forward/streams.h"
+#include "engine/forward/token_routes.h"
 #include "engine/model/config.h"
 #include "engine/model/weights.h"
 #include "io/checkpoint/expert_reader.h"
@@ -27,7 +28,8 @@ struct ExpertsInputs {
     const LayerWeights* next;  // the next layer's, whose router makes guesses; null: none follows
     int32_t layer;
     Positions at;
-    const bf16* x;          // [n][D], the sub-layer's input
+    const TokenRoutes& known;  // of this pass
+    const bf16* x;             // [n][D], the sub-layer's input
     QuantRows xq;           // x quantised; behind the routes, see exchange_places()
     const bf16* collapsed;  // [n][D], x before its norm
     const ExpertMap& map;   // where the tensors of an expert lie in a slot
@@ -54,6 +56,11 @@ struct ExpertScratch {
     bf16 *shared, *shared_gate, *shared_up;  // [n][D], [n][F], [n][F]
     QuantRows shared_act;                    // [n][F]
 };
+
+// Before experts() of a layer whose routes are known, and before anything of it is computed: brings
+// them to the device.
+void bring_routes(const TokenRoutes& known, int32_t layer, const ExpertScratch& scratch,
+                  Backend& device);
 
 // Returns the parts of the sub-layer's output, in the scratch. Errors: a failed read (io), scores
 // that are not finite (numerical), the user (interrupted); nothing is in flight or held afterwards.

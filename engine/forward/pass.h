@@ -1,6 +1,6 @@
 // One pass through the model: one token in a decode step, otherwise a chunk of a prompt. Only what
-// leads a pass through the layers knows a whole Pass (forward.cpp, layer.cpp, chunked_prompt.cpp);
-// a layer function is given the parts that it may touch.
+// leads a pass through the layers knows a whole Pass (forward.cpp, layer_steps.cpp,
+// chunked_prompt.cpp, and the layer.cpp of each model); a part is given what it may touch.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,8 @@ struct Pass {
     RopeTable plain{}, yarn{};
     Streams streams{};
     SelectedRows selected{};
+
+    TokenRoutes known() const { return {runtime.config, runtime.weights, rows.ids}; }
 };
 
 }  // namespace sluice

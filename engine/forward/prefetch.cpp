@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace sluice {
 
@@ -16,15 +17,25 @@ double expected_share(const ModelConfig& c, int32_t n) {
     return 1 - std::pow(1 - static_cast<double>(c.top_k) / c.experts, n);
 }
 
+void drop_in_vram(int32_t layer, const ExpertTiers& tiers, std::vector<int32_t>& experts) {
+    if (!tiers.device) return;
+    std::erase_if(experts,
+                  [&](int32_t expert) { return tiers.device->resident({layer, expert}); });
+}
+
+void read_these(int32_t layer, std::vector<int32_t> experts, const PrefetchLimits& limits,
+                ExpertTiers& tiers) {
+    if (!limits.overlap) return;
+    drop_in_vram(layer, tiers, experts);
+    tiers.cache->read_ahead(layer, experts);
+}
+
 void read_all(const ModelConfig& c, int32_t layer, double share, const PrefetchLimits& limits,
               ExpertTiers& tiers) {
-    if (share < share_min || !limits.overlap) return;
-    std::vector<int32_t> experts;
-    for (int32_t expert = 0; expert < c.experts; ++expert) {
-        if (tiers.device && tiers.device->resident({layer, expert})) continue;
-        experts.push_back(expert);
-    }
-    tiers.cache->read_ahead(layer, experts);
+    if (share < share_min) return;
+    std::vector<int32_t> experts(static_cast<size_t>(c.experts));
+    std::iota(experts.begin(), experts.end(), 0);
+    read_these(layer, std::move(experts), limits, tiers);
 }
 
 // The next chunk comes to the same layer, and the cache is smaller than a layer.
@@ -45,7 +56,9 @@ Result<std::vector<int32_t>> guess_next(const GuessInputs& in, const GuessScratc
                      .x = scratch.x,
                      .n = 1,
                      .k = c.top_k,
-                     .scale = c.route_scale});
+                     .scale = c.route_scale,
+                     .sum_floor = c.arithmetic.route_sum_floor,
+                     .normalise_one = c.arithmetic.route_normalises_one});
     std::vector<int32_t> guesses(static_cast<size_t>(c.top_k));
     auto done = device.download(guesses.data(), scratch.ids, guesses.size() * 4);
     if (!done) return tl::unexpected(done.error());
@@ -55,18 +68,24 @@ Result<std::vector<int32_t>> guess_next(const GuessInputs& in, const GuessScratc
 
 }  // namespace
 
-void read_ahead_first(const ModelConfig& c, int32_t n, const PassOrder& order,
-                      const PrefetchLimits& limits, ExpertTiers& tiers) {
-    if (order.prompt) read_all(c, 0, expected_share(c, n), limits, tiers);
+void read_ahead_first(const TokenRoutes& known, const ModelConfig& c, int32_t n,
+                      const PassOrder& order, const PrefetchLimits& limits, ExpertTiers& tiers) {
+    if (!order.prompt) return;
+    if (known.known(0)) return read_these(0, known.distinct(0), limits, tiers);
+    read_all(c, 0, expected_share(c, n), limits, tiers);
 }
 
-void read_ahead(const ModelConfig& c, int32_t layer, size_t distinct, const PassOrder& order,
-                const PrefetchLimits& limits, ExpertTiers& tiers) {
+void read_ahead(const TokenRoutes& known, const ModelConfig& c, int32_t layer, size_t distinct,
+                const PassOrder& order, const PrefetchLimits& limits, ExpertTiers& tiers) {
     if (!order.prompt || needs_again(order, tiers)) return;
-    if (layer + 1 < c.layers) {
-        read_all(c, layer + 1, static_cast<double>(distinct) / c.experts, limits, tiers);
-    } else if (order.next_n > 0) {
-        read_all(c, 0, expected_share(c, order.next_n), limits, tiers);
+    const int32_t next = layer + 1;
+    if (next < c.layers && known.known(next)) {
+        read_these(next, known.distinct(next), limits, tiers);
+    } else if (next < c.layers) {
+        read_all(c, next, static_cast<double>(distinct) / c.experts, limits, tiers);
+    } else if (!order.next_ids.empty()) {
+        read_ahead_first(known.of(order.next_ids), c, static_cast<int32_t>(order.next_ids.size()),
+                         order, limits, tiers);
     }
 }
 
@@ -74,6 +93,18 @@ void read_again(const ModelConfig& c, int32_t layer, size_t distinct, const Pass
                 const PrefetchLimits& limits, ExpertTiers& tiers) {
     if (!needs_again(order, tiers)) return;
     read_all(c, layer, static_cast<double>(distinct) / c.experts, limits, tiers);
+}
+
+void prefetch_known(const TokenRoutes& known, int32_t layer, const PrefetchLimits& limits,
+                    RouteLog& log, ExpertTiers& tiers) {
+    for (int32_t next = layer + 1; known.known(next); ++next) {
+        std::vector<int32_t> experts = known.routes(next);
+        if (log.recording && layer >= 0 && next == layer + 1) log.guesses[layer] = experts;
+        drop_in_vram(next, tiers, experts);
+        const bool off = !tiers.governor && limits.guesses == 0;
+        const auto count = static_cast<uint32_t>(off ? 0 : experts.size());
+        tiers.cache->prefetch(next, experts, count, true);
+    }
 }
 
 bool wants_guesses(const PrefetchLimits& limits, const RouteLog& log, const ExpertTiers& tiers,
@@ -92,9 +123,7 @@ Result<void> prefetch(const GuessInputs& in, const GuessScratch& scratch,
     if (log.recording) log.guesses[in.layer] = *routed;
     std::vector<int32_t> guesses;
     tiers.predictor->predict({in.layer, in.chosen, *routed}, in.chosen.size(), guesses);
-    std::erase_if(guesses, [&](int32_t expert) {
-        return tiers.device && tiers.device->resident({next, expert});
-    });
+    drop_in_vram(next, tiers, guesses);
     for (int32_t expert : guesses) {
         if (log.guessed.size() == PrefetchGovernor::guesses_max) break;
         if (!tiers.cache->resident({next, expert})) log.guessed.push_back(expert);

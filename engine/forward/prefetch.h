@@ -2,7 +2,8 @@
 //
 // A prompt needs nearly all experts of a layer: they are read in file order while the layer before
 // is computed (read ahead). A decode step needs few: the next layer's router, applied to this
-// layer's state, guesses which (prefetch). Neither changes a result. Engine thread only.
+// layer's state, guesses which (prefetch). Where the token ids say which experts a layer needs
+// (token_routes.h), exactly those are read. None of this changes a result. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine/forward/expert_tiers.h"
+#include "engine/forward/token_routes.h"
 #include "engine/model/config.h"
 #include "engine/model/weights.h"
 #include "io/error.h"
@@ -21,7 +23,7 @@ namespace sluice {
 struct PassOrder {
     bool prompt = false;         // experts in file order, no guesses; false: a decode step
     bool group_follows = false;  // another chunk of the group comes to a layer right after this one
-    int32_t next_n = 0;  // tokens of the pass that begins at layer 0 after this one; 0: none
+    std::span<const int32_t> next_ids;  // of the pass that begins at layer 0 after this one
 };
 
 // How far reads may run ahead of the routers.
@@ -41,13 +43,13 @@ struct RouteLog {
 
 // ---- a prompt
 
-// `n` tokens are about to enter layer 0.
-void read_ahead_first(const ModelConfig& config, int32_t n, const PassOrder& order,
-                      const PrefetchLimits& limits, ExpertTiers& tiers);
+// The tokens of `known`, `n` of them, are about to enter layer 0.
+void read_ahead_first(const TokenRoutes& known, const ModelConfig& config, int32_t n,
+                      const PassOrder& order, const PrefetchLimits& limits, ExpertTiers& tiers);
 // `layer` chose `distinct` experts and has demanded them: reads those of the layer that follows, or
 // of the next pass's first layer.
-void read_ahead(const ModelConfig& config, int32_t layer, size_t distinct, const PassOrder& order,
-                const PrefetchLimits& limits, ExpertTiers& tiers);
+void read_ahead(const TokenRoutes& known, const ModelConfig& config, int32_t layer, size_t distinct,
+                const PassOrder& order, const PrefetchLimits& limits, ExpertTiers& tiers);
 // `layer` is computed: reads what the group's next chunk needs of the same layer and the cache
 // could not keep.
 void read_again(const ModelConfig& config, int32_t layer, size_t distinct, const PassOrder& order,
@@ -70,6 +72,10 @@ struct GuessScratch {
     float* weights;  // [k]
 };
 
+// Starts reading the experts of the layers behind `layer` (-1: of all layers) that are known, nearest
+// first. Nothing is read with prefetching off.
+void prefetch_known(const TokenRoutes& known, int32_t layer, const PrefetchLimits& limits,
+                    RouteLog& log, ExpertTiers& tiers);
 // Whether guesses for `next_layer` are to be made.
 bool wants_guesses(const PrefetchLimits& limits, const RouteLog& log, const ExpertTiers& tiers,
                    int32_t next_layer);

@@ -28,6 +28,7 @@
 namespace sluice {
 
 struct Runtime {
+    const ModelDescription* model = nullptr;  // of the table in engine/model/models.cpp
     ModelConfig config;
     EngineOptions options;  // as asked
     Settings settings;      // as used

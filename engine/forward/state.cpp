@@ -6,37 +6,72 @@
 
 namespace sluice {
 
+OpenSlots open_slots(const LayerRows& rows, int32_t tokens) {
+    if (rows.ratio < 2) return {};
+    return {rows.overlap ? rows.ratio : 0, tokens % rows.ratio};
+}
+
+OpenSlots previous_slots(const LayerRows& rows, int32_t tokens) {
+    if (!rows.overlap || tokens < rows.ratio) return {};
+    return {0, rows.ratio};
+}
+
+void State::lay_out_pools(const ModelConfig& c, Suballocator& memory,
+                          std::vector<LayerState>& layers) {
+    for (int32_t owner = 0; owner < c.layers; ++owner) {
+        if (!c.owns_rows(owner)) continue;
+        LayerState& layer = layers[owner];
+        const int32_t slots = c.open_slots(owner), width = c.pool_width(owner);
+        const bool index = c.has_indexer(owner) && c.arithmetic.index_compressor;
+        for (auto [pool, dim] : {std::pair(&layer.open, c.head_dim),
+                                 std::pair(&layer.index_open, index ? c.index_dim : 0)}) {
+            if (slots == 0 || dim == 0) continue;
+            pool->slots = slots;
+            pool->columns = width * dim;
+            const uint64_t size = static_cast<uint64_t>(slots) * pool->columns;
+            memory.take(pool->kv, size);
+            memory.take(pool->gate, size);
+        }
+    }
+}
+
 uint64_t State::lay_out(const ModelConfig& c, int32_t context, Suballocator memory,
-                        std::vector<LayerState>& layers) {
+                        std::vector<LayerState>& layers, OpenMemory& open) {
     layers.assign(c.layers, {});
     const uint64_t size = static_cast<uint64_t>(c.window) * c.head_dim;
     // All window buffers, then all their copies: the same slot of all layers is one strided copy.
     for (LayerState& layer : layers) memory.take(layer.window, size);
     for (LayerState& layer : layers) memory.take(layer.saved_window, size);
-    for (int32_t owner : c.kv_sources) {
+    for (int32_t owner = 0; owner < c.layers; ++owner) {
+        if (!c.owns_rows(owner)) continue;
         LayerState& layer = layers[owner];
-        const int32_t ratio = c.ratios[owner];
-        const uint64_t rows = static_cast<uint64_t>(context / ratio);
+        const uint64_t rows = static_cast<uint64_t>(context / c.rows[owner].ratio);
         memory.take(layer.compressed, rows * c.head_dim);
-        memory.take(layer.keys, rows * c.index_dim);
-        if (ratio == 1) continue;
-        const uint64_t open = static_cast<uint64_t>(ratio) * c.head_dim;
-        for (float** part :
-             {&layer.open_kv, &layer.open_gate, &layer.saved_kv, &layer.saved_gate}) {
-            memory.take(*part, open);
-        }
+        if (c.has_indexer(owner)) memory.take(layer.keys, rows * c.index_dim);
     }
+    // All pools side by side: they are saved in one copy.
+    std::vector<LayerState> unplaced(layers);
+    Suballocator measure;
+    lay_out_pools(c, measure, unplaced);
+    open.bytes = measure.used();
+    std::byte* live = nullptr;
+    memory.take(live, open.bytes);
+    memory.take(open.saved, open.bytes);
+    open.live = live;
+    Suballocator pools(live);
+    lay_out_pools(c, pools, layers);
     return memory.used();
 }
 
 uint64_t State::bytes(const ModelConfig& config, int32_t context) {
     std::vector<LayerState> layers;
-    return lay_out(config, context, Suballocator(), layers);
+    OpenMemory open;
+    return lay_out(config, context, Suballocator(), layers, open);
 }
 
 State::State(const ModelConfig& config, int32_t context, Backend& backend, std::byte* memory)
     : config_(&config), context_(context), backend_(&backend) {
-    lay_out(config, context, Suballocator(memory), layers_);
+    lay_out(config, context, Suballocator(memory), layers_, open_);
     reset();
 }
 
@@ -67,16 +102,10 @@ void State::copy_windows(bool save) {
     if (count > run) copy(0, count - run);
 }
 
-void State::copy_open(bool save) {
-    for (int32_t owner : config_->kv_sources) {
-        LayerState& layer = layers_[owner];
-        if (!layer.open_kv) continue;
-        const uint64_t bytes = sizeof(float) * config_->ratios[owner] * config_->head_dim;
-        backend_->copy(save ? layer.saved_kv : layer.open_kv, save ? layer.open_kv : layer.saved_kv,
-                       bytes);
-        backend_->copy(save ? layer.saved_gate : layer.open_gate,
-                       save ? layer.open_gate : layer.saved_gate, bytes);
-    }
+bool State::completes_group(int32_t first, int32_t end) const {
+    return std::ranges::any_of(config_->rows, [&](const LayerRows& rows) {
+        return rows.ratio > 1 && first / rows.ratio != end / rows.ratio;
+    });
 }
 
 void State::begin(int32_t count) {
@@ -84,7 +113,8 @@ void State::begin(int32_t count) {
     saved_count_ = count;
     saved_published_ = published;
     copy_windows(true);
-    copy_open(true);
+    saved_open_ = open_.bytes > 0 && completes_group(position(), position() + count);
+    if (saved_open_) backend_->copy(open_.saved, open_.live, open_.bytes);
 }
 
 void State::advance(std::span<const int32_t> ids) {
@@ -93,7 +123,7 @@ void State::advance(std::span<const int32_t> ids) {
 
 void State::rollback() {
     copy_windows(false);
-    copy_open(false);
+    if (saved_open_) backend_->copy(open_.live, open_.saved, open_.bytes);
     tokens_.resize(saved_position_);
     published = saved_published_;
 }
@@ -106,11 +136,13 @@ bool State::can_cut(int32_t length) const {
     const int32_t oldest_needed = std::max(length - config_->window + 1, 0);
     const int32_t oldest_kept = std::max(position - config_->window, 0);
     if (oldest_needed < oldest_kept) return false;
-    for (int32_t owner : config_->kv_sources) {
-        // The tokens of an open group are gone once the group was completed.
-        if (length % config_->ratios[owner] != 0) return false;
-    }
-    return true;
+    // The tokens of an open group are gone once the group was completed; those of the group before
+    // it, with the next group.
+    return std::ranges::all_of(config_->rows, [&](const LayerRows& rows) {
+        if (rows.ratio < 2) return true;
+        if (rows.overlap && length / rows.ratio != position / rows.ratio) return false;
+        return length % rows.ratio == 0;
+    });
 }
 
 void State::cut(int32_t length) {
@@ -130,13 +162,26 @@ std::vector<StatePart> State::parts_of(const ModelConfig& c, std::span<const Lay
         const int32_t slots = std::min(tokens, c.window);
         add(StateKind::window, layer, layers[layer].window, slots, c.head_dim);
     }
-    for (int32_t owner : c.kv_sources) {
+    const auto add_pool = [&](StateKind kv, StateKind gate, int32_t layer, const OpenPool& pool,
+                              OpenSlots slots) {
+        const int64_t skip = int64_t{slots.first} * pool.columns;
+        const auto from = [&](float* data) { return data ? data + skip : nullptr; };
+        add(kv, layer, from(pool.kv), slots.count, pool.columns);
+        add(gate, layer, from(pool.gate), slots.count, pool.columns);
+    };
+    for (int32_t owner = 0; owner < c.layers; ++owner) {
+        if (!c.owns_rows(owner)) continue;
         const LayerState& own = layers[owner];
-        const int32_t rows = tokens / c.ratios[owner], open = tokens % c.ratios[owner];
-        add(StateKind::compressed, owner, own.compressed, rows, c.head_dim);
-        add(StateKind::keys, owner, own.keys, rows, c.index_dim);
-        add(StateKind::open_kv, owner, own.open_kv, open, c.head_dim);
-        add(StateKind::open_gate, owner, own.open_gate, open, c.head_dim);
+        const LayerRows& rows = c.rows[owner];
+        const int32_t count = tokens / rows.ratio;
+        add(StateKind::compressed, owner, own.compressed, count, c.head_dim);
+        if (c.has_indexer(owner)) add(StateKind::keys, owner, own.keys, count, c.index_dim);
+        const OpenSlots open = open_slots(rows, tokens), previous = previous_slots(rows, tokens);
+        add_pool(StateKind::previous_kv, StateKind::previous_gate, owner, own.open, previous);
+        add_pool(StateKind::open_kv, StateKind::open_gate, owner, own.open, open);
+        add_pool(StateKind::index_previous_kv, StateKind::index_previous_gate, owner,
+                 own.index_open, previous);
+        add_pool(StateKind::index_open_kv, StateKind::index_open_gate, owner, own.index_open, open);
     }
     return parts;
 }
@@ -146,7 +191,9 @@ std::vector<StatePart> State::parts(int32_t tokens) const {
 }
 
 uint64_t State::snapshot_bytes(const ModelConfig& config, int32_t tokens) {
-    const std::vector<LayerState> layers(config.layers);
+    std::vector<LayerState> layers(config.layers);
+    Suballocator unplaced;
+    lay_out_pools(config, unplaced, layers);
     uint64_t bytes = static_cast<uint64_t>(tokens) * sizeof(int32_t);
     for (const StatePart& part : parts_of(config, layers, tokens)) bytes += part.bytes;
     return bytes;

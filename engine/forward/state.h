@@ -1,6 +1,7 @@
-// What a sequence leaves behind between calls (deepseek-v41.md section 4): window buffers (sliding
-// window KV), compressed rows and index keys of the layers that own them, the rows of an open
-// group, and the tokens.
+// What a sequence leaves behind between calls (deepseek-v41.md section 4, deepseek-v4.md section 4):
+// window buffers (sliding window KV), compressed rows and index keys of the layers that own them, the
+// pools of groups that are not complete, and the tokens. Which layer has what follows from
+// ModelConfig::rows alone.
 //
 // A call that fails must leave no trace: begin() saves the few slots that the call will overwrite,
 // rollback() puts them back. Rows beyond the counters need no undoing: they are written again
@@ -17,17 +18,22 @@
 
 namespace sluice {
 
+// The pools of groups that are not complete: values and gates, of a compressor or of index keys.
+// With overlap (ModelConfig::rows) the first `ratio` slots hold the group before, see CompressPool.
+struct OpenPool {
+    float* kv = nullptr;  // [slots][width * columns]
+    float* gate = nullptr;
+    int32_t slots = 0, columns = 0;  // of one slot; 0: none
+};
+
 // Device memory of one layer, not owned.
 struct LayerState {
     bf16* window = nullptr;        // [window][head_dim], slot = position mod window
     bf16* saved_window = nullptr;  // copies of slots, for rollback()
     // Only of a layer that owns compressed rows:
     bf16* compressed = nullptr;  // [context / ratio][head_dim]
-    bf16* keys = nullptr;        // [context / ratio][index_dim]
-    float* open_kv = nullptr;    // [ratio][head_dim], ratio 2 only
-    float* open_gate = nullptr;
-    float* saved_kv = nullptr;
-    float* saved_gate = nullptr;
+    bf16* keys = nullptr;        // [context / ratio][index_dim]; null without an indexer
+    OpenPool open, index_open;
 };
 
 // What of a sequence the next token depends on. The numbers are those of snapshot files.
@@ -38,7 +44,22 @@ enum class StateKind : uint32_t {
     keys = 3,
     open_kv = 4,
     open_gate = 5,
+    // The group before the open one, and the same of index keys with a compressor of their own:
+    previous_kv = 6,
+    previous_gate = 7,
+    index_open_kv = 8,
+    index_open_gate = 9,
+    index_previous_kv = 10,
+    index_previous_gate = 11,
 };
+
+// Slots of an OpenPool that a state of some tokens needs.
+struct OpenSlots {
+    int32_t first = 0, count = 0;
+};
+// Of the open group, and (with overlap) of the group before it.
+OpenSlots open_slots(const LayerRows& rows, int32_t tokens);
+OpenSlots previous_slots(const LayerRows& rows, int32_t tokens);
 
 // Some of it that lies together in device memory, not owned.
 struct StatePart {
@@ -64,9 +85,9 @@ class State {
     const LayerState& layer(int32_t layer) const { return layers_[layer]; }
     // The complete groups among the first `tokens` tokens, each one compressed row; and the tokens
     // of the open group.
-    int32_t rows(int32_t layer, int32_t tokens) const { return tokens / config_->ratios[layer]; }
+    int32_t rows(int32_t layer, int32_t tokens) const { return tokens / config_->rows[layer].ratio; }
     int32_t open_rows(int32_t layer, int32_t tokens) const {
-        return tokens % config_->ratios[layer];
+        return tokens % config_->rows[layer].ratio;
     }
 
     // The layer whose index keys were published last; -1: none. Only read with
@@ -93,18 +114,28 @@ class State {
                        std::span<const std::span<const std::byte>> contents);
 
  private:
+    // Where all open pools lie, and a copy of them for rollback().
+    struct OpenMemory {
+        std::byte *live = nullptr, *saved = nullptr;
+        uint64_t bytes = 0;
+    };
     static uint64_t lay_out(const ModelConfig& config, int32_t context, Suballocator memory,
-                            std::vector<LayerState>& layers);
+                            std::vector<LayerState>& layers, OpenMemory& open);
+    static void lay_out_pools(const ModelConfig& config, Suballocator& memory,
+                              std::vector<LayerState>& layers);
     static std::vector<StatePart> parts_of(const ModelConfig& config,
                                            std::span<const LayerState> layers, int32_t tokens);
     void copy_windows(bool save);
-    void copy_open(bool save);
+    // Pools change only when a group is completed; open slots beyond the counters do not matter.
+    bool completes_group(int32_t first, int32_t end) const;
 
     const ModelConfig* config_;
     int32_t context_;
     Backend* backend_;
     std::vector<LayerState> layers_;
+    OpenMemory open_;
     std::vector<int32_t> tokens_;
+    bool saved_open_ = false;
     int32_t saved_position_ = 0, saved_count_ = 0, saved_published_ = -1;
 };
 

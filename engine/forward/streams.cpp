@@ -29,6 +29,7 @@ void Streams::start(const std::vector<bf16>& rows) {
     for (int32_t j = 0; j < hc; ++j) {
         device_->copy_rows(h_ + j * dim, hc * row, io_.x, row, row, n);
     }
+    if (config_->arithmetic.own_mix) return;
     std::vector<float> pre(n * hc, 0.0f);
     for (uint64_t i = 0; i < n; ++i) pre[i * hc] = 1.0f;
     device_->upload(pre_, pre.data(), pre.size() * sizeof(float));
@@ -53,9 +54,10 @@ void Streams::enter(const HyperWeights& weights, const bf16* norm) {
                 .iterations = c.hc_iterations,
                 .eps = c.norm_eps,
                 .hc_eps = c.hc_eps};
-    step.collapse = {io_.collapsed, pre_, h, n_, c.hc, c.hidden};
+    float* collapsing = c.arithmetic.own_mix ? pre_next_ : pre_;
+    step.collapse = {io_.collapsed, collapsing, h, n_, c.hc, c.hidden};
     step.norm = {io_.x, io_.collapsed, norm, n_, c.hidden, c.norm_eps};
-    step.quant = {io_.xq, io_.x, n_, c.hidden};
+    step.quant = {io_.xq, io_.x, n_, c.hidden, c.arithmetic.activation_group};
     device_->run(step);
     if (pending_) std::swap(h_, h_next_);
     std::swap(pre_, pre_next_);
@@ -92,9 +94,23 @@ void Streams::settle_at_home() {
     std::swap(h_, h_next_);
 }
 
-void Streams::collapse() {
+void Streams::collapse(const HyperWeights* own, float* own_pre) {
     const ModelConfig& c = *config_;
-    device_->run(HyperCollapse{io_.collapsed, pre_, h_, n_, c.hc, c.hidden});
+    if (own) {
+        HyperMix mix{};
+        mix.pre = own_pre;
+        mix.h = h_;
+        mix.fn = own->fn;
+        mix.base = own->base;
+        mix.scale = own->scale;
+        mix.n = n_;
+        mix.hc = c.hc;
+        mix.dim = c.hidden;
+        mix.eps = c.norm_eps;
+        mix.hc_eps = c.hc_eps;
+        device_->run(mix);
+    }
+    device_->run(HyperCollapse{io_.collapsed, own ? own_pre : pre_, h_, n_, c.hc, c.hidden});
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-// The residual streams of a pass (hyper-connections, deepseek-v41.md sections 3.2-3.4): H streams
-// per token and the coefficients that are threaded from each sub-layer to the next one.
+// The residual streams of a pass (hyper-connections, deepseek-v41.md sections 3.2-3.4, deepseek-v4.md
+// section 3.1): H streams per token and the coefficients that each sub-layer mixes, for its own sum
+// of the streams (Arithmetic::own_mix) or for the next sub-layer's.
 //
 //   start(embedding rows)  ->  for every sub-layer: enter(), the sub-layer reads io().x and writes
 //   its output, leave()  ->  settle() before h() is read
@@ -48,11 +49,11 @@ class Streams {
             const SublayerIo& io, Backend& device);
 
     // Every stream starts as its token's row of the embedding, `rows` [n][D] in host memory; the
-    // first `pre` is one-hot on the first stream. Uses io().x.
+    // first carried `pre` is one-hot on the first stream. Uses io().x.
     void start(const std::vector<bf16>& rows);
 
     // From the streams, in one launch where the backend can: the coefficients of this sub-layer
-    // and, with the coefficients that the sub-layer before computed, its input io().x and io().xq.
+    // and, with them or with those that the sub-layer before computed, its input io().x and xq.
     void enter(const HyperWeights& weights, const bf16* norm);
     void leave();                           // the sub-layer's output is io().y
     void leave(const ExpertOutput& parts);  // it is the sum of `parts`, which go to io().y first
@@ -60,8 +61,9 @@ class Streams {
     void settle();
     // settle(), then moves the streams into the buffer they started in.
     void settle_at_home();
-    // After the last settle(): the streams' sum into io().collapsed.
-    void collapse();
+    // After the last settle(): the streams' sum into io().collapsed. `own`: with a mix of its own,
+    // whose coefficients go to own_pre [n][H]; null: with the last sub-layer's.
+    void collapse(const HyperWeights* own, float* own_pre);
 
     const SublayerIo& io() const { return io_; }
     int32_t n() const { return n_; }

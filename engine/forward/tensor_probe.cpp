@@ -71,7 +71,7 @@ Result<void> TensorProbe::replace(const ModelConfig& config, int32_t layer, int3
     const uint64_t streams = static_cast<uint64_t>(n) * config.hc;
     auto host_h = fetch(h, streams * config.hidden);
     if (!host_h) return tl::unexpected(host_h.error());
-    auto host_pre = fetch(pre, streams);
+    auto host_pre = fetch(pre, config.arithmetic.own_mix ? 0 : streams);
     if (!host_pre) return tl::unexpected(host_pre.error());
     std::vector<float> wide = widen(*host_h);
     if (probe_->replace(layer, wide, *host_pre)) {
@@ -83,24 +83,38 @@ Result<void> TensorProbe::replace(const ModelConfig& config, int32_t layer, int3
     return see(layer, "h_in", h, streams * config.hidden);
 }
 
+Result<void> TensorProbe::see_pool(const ModelConfig& config, int32_t layer, const OpenPool& pool,
+                                   int32_t tokens, const char* kv, const char* gate) const {
+    if (pool.slots == 0) return {};
+    const LayerRows& rows = config.rows[layer];
+    const int32_t slots = rows.overlap ? pool.slots : tokens % rows.ratio;
+    const uint64_t count = static_cast<uint64_t>(slots) * static_cast<uint64_t>(pool.columns);
+    if (auto r = see(layer, kv, pool.kv, count); !r) return r;
+    return see(layer, gate, pool.gate, count);
+}
+
 Result<void> TensorProbe::see_state(const ModelConfig& config, const State& state,
                                     int32_t tokens) const {
     if (!probe_) return {};
     const uint64_t dim = config.head_dim;
     for (int32_t layer = 0; layer < config.layers; ++layer) {
         const LayerState& own = state.layer(layer);
-        auto window = see(layer, "state.window_kv", own.window, config.window * dim);
-        if (!window) return window;
+        auto seen = see(layer, "state.window_kv", own.window, config.window * dim);
+        if (!seen) return seen;
         if (!own.compressed) continue;
         const uint64_t rows = state.rows(layer, tokens);
-        auto kv = see(layer, "state.compress_kv", own.compressed, rows * dim);
-        if (!kv) return kv;
-        auto keys = see(layer, "state.index_k", own.keys, rows * config.index_dim);
-        if (!keys) return keys;
-        if (!own.open_kv) continue;
-        const uint64_t open = state.open_rows(layer, tokens) * dim;
-        if (auto r = see(layer, "state.open_kv", own.open_kv, open); !r) return r;
-        if (auto r = see(layer, "state.open_score", own.open_gate, open); !r) return r;
+        seen = see(layer, "state.compress_kv", own.compressed, rows * dim);
+        if (seen && own.keys) {
+            seen = see(layer, "state.index_k", own.keys, rows * config.index_dim);
+        }
+        if (seen) {
+            seen = see_pool(config, layer, own.open, tokens, "state.open_kv", "state.open_score");
+        }
+        if (seen) {
+            seen = see_pool(config, layer, own.index_open, tokens, "state.index_open_kv",
+                            "state.index_open_score");
+        }
+        if (!seen) return seen;
     }
     return {};
 }

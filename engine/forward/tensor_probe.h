@@ -30,7 +30,7 @@ class TensorProbe {
                                 int32_t block, int32_t rows) const;
     // All of `state` after a pass; the sequence then has `tokens` tokens.
     Result<void> see_state(const ModelConfig& config, const State& state, int32_t tokens) const;
-    // Lets the probe replace h [n][H][D] and pre [n][H], then shows it h as "h_in".
+    // Lets the probe replace h [n][H][D] and a carried pre [n][H], then shows it h as "h_in".
     Result<void> replace(const ModelConfig& config, int32_t layer, int32_t n, bf16* h,
                          float* pre) const;
 
@@ -43,6 +43,8 @@ class TensorProbe {
     }
 
  private:
+    Result<void> see_pool(const ModelConfig& config, int32_t layer, const OpenPool& pool,
+                          int32_t tokens, const char* kv, const char* gate) const;
     template <class T>
     Result<std::vector<T>> fetch(const T* tensor, uint64_t count) const;
 

@@ -25,23 +25,30 @@ void take_ropes(Suballocator& memory, RopeBuffers& ropes, uint64_t count) {
     }
 }
 
-int32_t compressed_rows_max(const ModelConfig& c, int32_t context) {
-    int32_t rows = 0;
-    for (int32_t owner : c.kv_sources) rows = std::max(rows, context / c.ratios[owner]);
-    return rows;
+int32_t candidate_blocks_max(const ModelConfig& c, int32_t context) {
+    return (c.compressed_rows(context) + c.candidate_block - 1) / c.candidate_block;
 }
 
-int32_t candidate_blocks_max(const ModelConfig& c, int32_t context) {
-    return (compressed_rows_max(c, context) + c.candidate_block - 1) / c.candidate_block;
+// Whether a layer attends to rows that an earlier one chose.
+bool lists_outlive_layers(const ModelConfig& c) {
+    for (int32_t layer = 0; layer < c.layers; ++layer) {
+        const int32_t chooser = c.rows[layer].chooser;
+        if (chooser >= 0 && chooser != layer) return true;
+    }
+    return c.candidate_source >= 0;
 }
 
 }  // namespace
+
+int32_t rope_lookback(const ModelConfig& config) {
+    return config.largest_ratio();
+}
 
 WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t context) {
     WorkspaceShape shape{.chunk = chunk, .context = context};
     shape.slice = std::min(chunk, std::clamp(chunk / 4, slice_least, slice_most));
     shape.index_slice = shape.slice;
-    const int32_t rows = compressed_rows_max(c, context);
+    const int32_t rows = c.compressed_rows(context);
     while (shape.index_slice > 1 &&
            index_scratch_floats(shape.index_slice, rows) > index_scratch_max) {
         shape.index_slice = (shape.index_slice + 1) / 2;
@@ -54,12 +61,12 @@ WorkspaceShape WorkspaceShape::plan(const ModelConfig& c, int32_t chunk, int32_t
 // What a layer leaves to the layers after it, and what a pass brings along.
 void Workspace::lay_out_pass(const ModelConfig& c, Suballocator& memory) {
     const uint64_t n = shape.chunk, half = c.rope_dim / 2;
-    take_ropes(memory, ropes, (n + 1) * half);
+    take_ropes(memory, ropes, (n + rope_lookback(c)) * half);
     memory.take(exchange_, exchange_places(c, shape.chunk).end);
     experts.guess.x = io.y;
     memory.take(experts.guess.ids, c.top_k);
     memory.take(experts.guess.weights, c.top_k);
-    if (!c.kv_sources.empty()) {
+    if (c.index_topk > 0) {
         memory.take(selected.topk, n * c.index_topk);
         if (c.candidate_source >= 0) {
             selected.blocks = candidate_blocks_max(c, shape.context);
@@ -91,15 +98,16 @@ void Workspace::lay_out_attention(const ModelConfig& c, Suballocator& memory) {
         take_quant(memory, engram.rows, s, c.engram_columns() * c.engram_dim);
         memory.take(engram.kv, s * (c.hc + 1) * c.hidden);
     }
-    if (c.kv_sources.empty()) return;
-    memory.take(compress.pool_kv, n * c.head_dim);
-    memory.take(compress.pool_gate, n * c.head_dim);
+    const uint64_t pool = c.widest_pool();
+    if (pool == 0) return;
+    memory.take(compress.pool_kv, n * pool * c.head_dim);
+    memory.take(compress.pool_gate, n * pool * c.head_dim);
     memory.take(compress.latent, (n + 1) * c.head_dim);
     index.slice = shape.index_slice;
     memory.take(index.q, s * c.index_heads * c.index_dim);
     memory.take(index.w, s * c.index_heads);
     memory.take(index.scores,
-                index_scratch_floats(shape.index_slice, compressed_rows_max(c, shape.context)));
+                index_scratch_floats(shape.index_slice, c.compressed_rows(shape.context)));
 }
 
 // The experts, dead when the next layer's attention begins: their output is summed before.
@@ -125,6 +133,7 @@ uint64_t Workspace::lay_out(const ModelConfig& c, Suballocator memory) {
     memory.take(io.x, n * dim);
     memory.take(io.y, n * dim);
     lay_out_pass(c, memory);
+    if (c.arithmetic.own_mix) memory.take(head.pre, n * hc);
     head.logit_rows = shape.logit_rows;
     memory.take(head.best, 2);
     memory.take(head.logits, static_cast<uint64_t>(shape.logit_rows) * c.vocab);
@@ -176,10 +185,10 @@ uint64_t ChunkStore::lay_out(const ModelConfig& c, const WorkspaceShape& shape,
     const auto n = static_cast<uint64_t>(tokens);
     memory.take(h, n * c.hc * c.hidden);
     memory.take(pre, n * c.hc);
-    take_ropes(memory, ropes, (n + 1) * (c.rope_dim / 2));
+    take_ropes(memory, ropes, (n + rope_lookback(c)) * (c.rope_dim / 2));
     topk = nullptr;
     candidates = nullptr;
-    if (c.kv_sources.empty()) return memory.used();
+    if (!lists_outlive_layers(c)) return memory.used();
     memory.take(topk, n * c.index_topk);
     if (c.candidate_source < 0) return memory.used();
     blocks_ = candidate_blocks_max(c, shape.context);

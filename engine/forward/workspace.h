@@ -28,7 +28,11 @@ struct WorkspaceShape {
     static WorkspaceShape plan(const ModelConfig& config, int32_t chunk, int32_t context);
 };
 
-// cos and sin of n + 1 positions, [n + 1][rope_dim / 2] each.
+// Rotation tables begin so many positions before their chunk: a group that began in an earlier chunk
+// is rotated by its first token.
+int32_t rope_lookback(const ModelConfig& config);
+
+// cos and sin, [n + rope_lookback()][rope_dim / 2] each.
 struct RopeBuffers {
     float *plain_cos, *plain_sin, *yarn_cos, *yarn_sin;
 };
@@ -37,6 +41,7 @@ struct HeadBuffers {
     int32_t logit_rows;
     int32_t* best;  // [2], of the last position
     float* logits;  // [logit_rows][vocab]
+    float* pre;     // [n][H], of the head's own mix; null without one
 };
 
 // Device memory, of the backend; copies point to the same memory. Shapes: n = shape.chunk. What
@@ -84,7 +89,7 @@ struct ChunkStore {
     int32_t tokens = 0;
     bf16* h;
     float* pre;
-    RopeBuffers ropes;  // neighbouring chunks share a row
+    RopeBuffers ropes;  // neighbouring chunks share rope_lookback() rows
     int32_t* topk;
     uint8_t* candidates;
 

@@ -327,6 +327,10 @@ Result<void> fill(Loaded& loaded, const Plan& plan, const LoadControl& control) 
     auto weights = load_weights(rt.checkpoint, plan.specs, *rt.ring, *rt.backend,
                                 rt.embedding.span(), *slots, control);
     if (!weights) return tl::unexpected(weights.error());
+    if (rt.model->check_weights) {
+        auto sound = rt.model->check_weights(rt.config, rt.weights);
+        if (!sound) return located(rt.checkpoint, rt.checkpoint.folder(), sound.error());
+    }
     loaded.facts.bytes = weights->bytes;
     loaded.facts.seconds = weights->seconds;
     auto state = rt.backend->allocate(plan.state, "state");
@@ -358,10 +362,11 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
 
     auto model = find_model(rt.config.model_type);
     if (!model) return tl::unexpected(model.error());
-    std::vector<TensorSpec> specs = (*model)->describe(rt.config, rt.weights);
+    rt.model = *model;
+    std::vector<TensorSpec> specs = rt.model->describe(rt.config, rt.weights);
     rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
                        rt.checkpoint.copies());
-    auto checked = check_tensors(rt.checkpoint, rt.config, **model, specs, rt.weights, *rt.experts);
+    auto checked = check_tensors(rt.checkpoint, rt.config, *rt.model, specs, rt.weights, *rt.experts);
     if (!checked) return tl::unexpected(checked.error());
     loaded.notes.insert(loaded.notes.end(), checked->notes.begin(), checked->notes.end());
     return Described{std::move(specs), std::move(checked->classes)};

@@ -116,8 +116,8 @@ void place_head(const PlanInput& in, Plan& plan) {
     };
     if (in.device.host || need() <= in.device.limit) return;
     for (TensorSpec& spec : plan.specs) {
-        if (spec.name != "head.weight") continue;
-        spec.home = Home::embedding;
+        if (!spec.head) continue;
+        spec.home = Home::host;
         plan.head_on_host = true;
     }
 }
@@ -325,16 +325,14 @@ Result<void> check_least(const PlanInput& in, Plan plan, Budgets& b) {
 }  // namespace
 
 Shapes largest_shapes(const ModelConfig& c, const WorkspaceShape& shape) {
-    int32_t rows = 0;
-    for (int32_t owner : c.kv_sources) rows = std::max(rows, shape.context / c.ratios[owner]);
     return {.n = shape.chunk,
             .dim = c.hidden,
             .inner = c.moe_hidden,
             .experts = c.experts,
             .top_k = c.top_k,
-            .index_rows = rows,
+            .index_rows = c.compressed_rows(shape.context),
             .window = c.window,
-            .attended_rows = c.index_topk,
+            .attended_rows = c.attended_rows(shape.context),
             .head_dim = c.head_dim,
             .heads = c.heads,
             .group_rank = c.o_rank};
@@ -364,7 +362,7 @@ Result<Plan> plan_memory(const PlanInput& in) {
     plan.snapshot = State::snapshot_bytes(in.config, s.context) + snapshot_header;
     place_head(in, plan);
     plan.dense = dense_bytes(plan.specs);
-    plan.embedding = embedding_bytes(plan.specs);
+    plan.embedding = host_bytes(plan.specs);
     plan.row_capacity = row_capacity;
     // Enough for the experts of a layer in use, the reads in flight and one ahead.
     plan.transit_slots = std::max(transit_slots_least, static_cast<uint32_t>(in.config.top_k) +

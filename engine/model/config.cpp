@@ -8,19 +8,40 @@
 
 namespace sluice {
 
-static int32_t nearest(const std::vector<int32_t>& sources, int32_t layer) {
-    int32_t best = -1;
-    for (int32_t source : sources) {
-        if (source <= layer) best = std::max(best, source);
-    }
-    return best;
+int32_t ModelConfig::open_slots(int32_t layer) const {
+    const LayerRows& own = rows[layer];
+    return own.ratio == 1 ? 0 : own.ratio * pool_width(layer);
 }
 
-int32_t ModelConfig::kv_source_of(int32_t layer) const {
-    return ratios[layer] == 0 ? -1 : nearest(kv_sources, layer);
+int32_t ModelConfig::widest_pool() const {
+    int32_t widest = 0;
+    for (int32_t layer = 0; layer < layers; ++layer) {
+        if (owns_rows(layer)) widest = std::max(widest, pool_width(layer));
+    }
+    return widest;
 }
-int32_t ModelConfig::index_source_of(int32_t layer) const {
-    return ratios[layer] == 0 ? -1 : nearest(index_sources, layer);
+
+int32_t ModelConfig::largest_ratio() const {
+    int32_t largest = 1;
+    for (const LayerRows& one : rows) largest = std::max(largest, one.ratio);
+    return largest;
+}
+
+int32_t ModelConfig::compressed_rows(int32_t context) const {
+    int32_t most = 0;
+    for (const LayerRows& one : rows) {
+        if (one.ratio > 0) most = std::max(most, context / one.ratio);
+    }
+    return most;
+}
+
+int32_t ModelConfig::attended_rows(int32_t context) const {
+    int32_t most = 0;
+    for (const LayerRows& one : rows) {
+        if (one.ratio == 0) continue;
+        most = std::max(most, one.chooser < 0 ? context / one.ratio : index_topk);
+    }
+    return most;
 }
 
 Result<void> join_generation_config(std::string_view text, ModelConfig& config) {

@@ -19,6 +19,8 @@ bool accepts(Storage storage, DType dtype) {
             return dtype == DType::f8_e8m0 || dtype == DType::u8;
         case Storage::fp4:
             return dtype == DType::i8 || dtype == DType::u8;
+        case Storage::i64:
+            return dtype == DType::i64;
     }
     return false;
 }
@@ -35,6 +37,8 @@ const char* accepted_tags(Storage storage) {
             return "F8_E8M0 or U8";
         case Storage::fp4:
             return "I8 or U8 (packed FP4)";
+        case Storage::i64:
+            return "I64";
     }
     return "";
 }
@@ -169,6 +173,10 @@ Result<CheckedTensors> check_tensors(const Checkpoint& checkpoint, const ModelCo
     if (auto r = check_specs(checkpoint, specs); !r) return tl::unexpected(r.error());
     if (auto r = check_experts(checkpoint, config, model, experts); !r) {
         return tl::unexpected(r.error());
+    }
+    if (model.check_checkpoint) {
+        auto r = model.check_checkpoint(checkpoint, config);
+        if (!r) return tl::unexpected(r.error());
     }
     ClassifiedTensors found = classify_tensors(checkpoint, config, model, specs);
     if (auto r = refuse_unknown(checkpoint, found.unknown); !r) return tl::unexpected(r.error());

@@ -1,9 +1,10 @@
-// What a model is made of: the tensors it needs, in which form, and where each one is kept.
+// What a model is: everything that is true of one model and not of another, as one value.
 //
-// A model's description is one function that walks a Weights and gives, for every tensor, its name,
-// storage, shape, class and the pointer that will hold it; routed experts, which are all alike,
-// have expert_name() and expert_shapes(). Names and shapes are written down nowhere else. A model
-// of the same architecture is one file with a description and a line in models.cpp.
+// A model's tensors are described by one function that walks a Weights and gives, for every tensor,
+// its name, storage, shape, class and the pointer that will hold it; routed experts, which are all
+// alike, have expert_name() and expert_shapes(). A model lives in a folder of its own
+// (engine/model/deepseek_v4, ...), which alone knows its names, and has a line in models.cpp. Its
+// layers are composed of the parts in engine/forward.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine/model/config.h"
+#include "engine/model/model_shape.h"
 #include "engine/model/weights.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/expert_map.h"
@@ -30,24 +32,31 @@ enum class Storage {
     fp8,   // F8_E4M3
     e8m0,  // F8_E8M0, U8
     fp4,   // I8, U8: two E2M1 values per byte
+    i64,   // I64
 };
 bool accepts(Storage storage, DType dtype);
 const char* accepted_tags(Storage storage);  // "F8_E8M0 or U8"
 
 enum class Home {
-    dense,      // resident, in the backend's memory
-    embedding,  // resident, in host memory
-    table,      // on the drive, read when needed: Engram rows, routed experts
-    unused,     // known, checked if present, not read
+    dense,   // resident, in the backend's memory
+    host,    // resident, in host memory: what is looked up by token id
+    table,   // on the drive, read when needed: Engram rows, routed experts
+    unused,  // known, checked if present, not read
 };
 
 struct TensorSpec {
     std::string name;
     Storage storage;
-    std::vector<uint64_t> shape;
-    const char* what;  // class: "attention", "router"
+    std::vector<uint64_t> shape;  // in the checkpoint
+    const char* what;             // class: "attention", "router"
     Home home;
-    std::variant<std::monostate, const uint8_t**, const bf16**, const float**> address;
+    std::variant<std::monostate, const uint8_t**, const bf16**, const float**, const int64_t**>
+        address;
+    // Scales of tiles wider than 32: each is stored `repeat` times in both directions, so that
+    // memory holds one per tile of 32 x 32, in the shape `resident`.
+    uint64_t repeat = 1;
+    std::vector<uint64_t> resident;  // empty: as in the checkpoint
+    bool head = false;  // the output head, which a small device leaves to the CPU
 };
 
 struct UnusedClass {
@@ -55,15 +64,34 @@ struct UnusedClass {
     const char* what;    // "draft head (mtp)"
 };
 
+struct Pass;        // engine/forward/pass.h
+struct ChatFormat;  // engine/text
+
 struct ModelDescription {
     const char* model_type;
+    const char* title;  // "DeepSeek-V4.1-Flash", as people call it
     Result<ModelConfig> (*parse)(const Json& root);
     // Lists every tensor except the routed experts, and sets the matrix shapes in `weights`.
     std::vector<TensorSpec> (*describe)(const ModelConfig& config, Weights& weights);
     std::string (*expert_name)(ExpertKey key, ExpertPart part);
     std::vector<UnusedClass> unused;
+    // What a config cannot say, such as which draft head the files hold; null: nothing. Errors name
+    // the fields or tensors that contradict each other.
+    Result<void> (*check_checkpoint)(const Checkpoint& checkpoint, const ModelConfig& config);
+    // Values of loaded tensors in host memory; null: nothing to check.
+    Result<void> (*check_weights)(const ModelConfig& config, const Weights& weights);
+    // All sub-layers of a layer, from pass.streams to pass.streams. Errors as those of forward().
+    Result<void> (*run_layer)(Pass& pass, int32_t layer);
+    std::vector<NamedShape> shapes;
+    // A config.json of this model.
+    std::string (*config_text)(const ModelShape& shape, const Vocabulary& vocabulary);
+    Vocabulary vocabulary;  // of the release
+    // The official program publishes index keys late on some decode steps, and can be followed in
+    // that (IndexKeys::reference).
+    bool late_index_keys;
 };
 
+const std::vector<const ModelDescription*>& known_models();
 // unsupported: the error lists the known types.
 Result<const ModelDescription*> find_model(std::string_view model_type);
 

@@ -1,29 +1,30 @@
-// Source of model.h: find_model(), over the table of known models.
+// Source of model.h: the table of known models. The line of a model here is all that names it
+// outside its folder.
 #include "engine/model/model.h"
-#include "engine/model/model_deepseek_v41.h"
 #include "io/text.h"
 
 namespace sluice {
 
-static const std::vector<ModelDescription>& models() {
-    static const std::vector<ModelDescription> table = {
-        {.model_type = "deepseek_v41",
-         .parse = deepseek_v41::parse,
-         .describe = deepseek_v41::describe,
-         .expert_name = deepseek_v41::expert_name,
-         .unused = {{"mtp.", "draft head (mtp.*)"},
-                    {"vision.", "image tower (vision.*)"},
-                    {"aligner.", "image aligner (aligner.*)"},
-                    {"image_", "image vectors (image_*)"}}},
+namespace deepseek_v41 {
+extern const ModelDescription description;
+}
+namespace deepseek_v4 {
+extern const ModelDescription description;
+}
+
+const std::vector<const ModelDescription*>& known_models() {
+    static const std::vector<const ModelDescription*> table = {
+        &deepseek_v41::description,
+        &deepseek_v4::description,
     };
     return table;
 }
 
 Result<const ModelDescription*> find_model(std::string_view model_type) {
     std::string known;
-    for (const ModelDescription& model : models()) {
-        if (model.model_type == model_type) return &model;
-        known += cat(known.empty() ? "" : ", ", model.model_type);
+    for (const ModelDescription* model : known_models()) {
+        if (model->model_type == model_type) return model;
+        known += cat(known.empty() ? "" : ", ", model->model_type);
     }
     return fail(Code::unsupported,
                 cat("model_type \"", printable(model_type), "\" is unknown; known: ", known));

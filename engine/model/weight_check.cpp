@@ -75,7 +75,8 @@ int64_t first_bad_value(Storage storage, const std::byte* data, uint64_t bytes) 
         case Storage::e8m0:
             return first_large_scale(data, bytes);
         case Storage::fp4:
-            return -1;  // every nibble is a number
+        case Storage::i64:
+            return -1;  // every value is a number; the model judges ids
     }
     return -1;
 }
@@ -89,7 +90,16 @@ std::string bad_value_text(Storage storage, std::byte value) {
 }
 
 uint64_t value_bytes(Storage storage) {
-    return storage == Storage::f32 ? 4 : storage == Storage::bf16 ? 2 : 1;
+    switch (storage) {
+        case Storage::i64:
+            return 8;
+        case Storage::f32:
+            return 4;
+        case Storage::bf16:
+            return 2;
+        default:
+            return 1;
+    }
 }
 
 }  // namespace sluice

@@ -370,7 +370,7 @@ class Loader : public ReadClient {
 uint64_t home_bytes(const std::vector<TensorSpec>& specs, Home home) {
     uint64_t bytes = 0;
     for (const TensorSpec& spec : specs) {
-        if (spec.home == home) bytes += round_up(spec_bytes(spec), place_alignment);
+        if (spec.home == home) bytes += round_up(resident_bytes(spec), place_alignment);
     }
     return bytes;
 }
@@ -386,6 +386,25 @@ void set_pointer(const TensorSpec& spec, const std::byte* data) {
         spec.address);
 }
 
+// Scales of wide tiles, read into host memory, which become one scale per tile of 32 x 32.
+struct Repeated {
+    const TensorSpec* spec;
+    std::byte* to;  // of the backend, resident_bytes()
+    std::vector<std::byte> read;
+};
+
+// Resident row r, column c is row r / repeat, column c / repeat of the file.
+void place_repeated(const Repeated& one, Backend& backend) {
+    const TensorSpec& spec = *one.spec;
+    const uint64_t rows = spec.resident[0], cols = spec.resident[1];
+    std::vector<std::byte> all(rows * cols);
+    for (uint64_t r = 0; r < rows; ++r) {
+        const std::byte* row = one.read.data() + r / spec.repeat * spec.shape[1];
+        for (uint64_t c = 0; c < cols; ++c) all[r * cols + c] = row[c / spec.repeat];
+    }
+    backend.upload(one.to, all.data(), all.size());
+}
+
 }  // namespace
 
 uint64_t spec_bytes(const TensorSpec& spec) {
@@ -393,34 +412,50 @@ uint64_t spec_bytes(const TensorSpec& spec) {
     for (uint64_t size : spec.shape) bytes *= size;
     return bytes;
 }
+uint64_t resident_bytes(const TensorSpec& spec) {
+    if (spec.resident.empty()) return spec_bytes(spec);
+    uint64_t bytes = value_bytes(spec.storage);
+    for (uint64_t size : spec.resident) bytes *= size;
+    return bytes;
+}
 uint64_t dense_bytes(const std::vector<TensorSpec>& specs) {
     return home_bytes(specs, Home::dense);
 }
-uint64_t embedding_bytes(const std::vector<TensorSpec>& specs) {
-    return home_bytes(specs, Home::embedding);
+uint64_t host_bytes(const std::vector<TensorSpec>& specs) {
+    return home_bytes(specs, Home::host);
 }
 
 Result<LoadReport> load_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& specs,
-                                ReadRing& ring, Backend& backend, std::span<std::byte> embedding,
+                                ReadRing& ring, Backend& backend, std::span<std::byte> host,
                                 std::span<std::byte> staging, const LoadControl& control) {
     auto dense = backend.allocate(dense_bytes(specs), "dense weights");
     if (!dense) return tl::unexpected(dense.error());
     std::vector<Load> loads;
-    uint64_t dense_used = 0, embedding_used = 0;
+    std::deque<Repeated> repeated;
+    uint64_t dense_used = 0, host_used = 0;
     for (const TensorSpec& spec : specs) {
-        if (spec.home != Home::dense && spec.home != Home::embedding) continue;
-        const bool host = spec.home == Home::embedding;
-        uint64_t& used = host ? embedding_used : dense_used;
-        std::byte* to = (host ? embedding.data() : *dense) + used;
-        used += round_up(spec_bytes(spec), place_alignment);
-        loads.push_back({&spec, checkpoint.find(spec.name), to, host});
+        if (spec.home != Home::dense && spec.home != Home::host) continue;
+        bool on_host = spec.home == Home::host;
+        uint64_t& used = on_host ? host_used : dense_used;
+        std::byte* to = (on_host ? host.data() : *dense) + used;
+        used += round_up(resident_bytes(spec), place_alignment);
         set_pointer(spec, to);
+        if (spec.repeat > 1) {
+            repeated.push_back({&spec, to, std::vector<std::byte>(spec_bytes(spec))});
+            to = repeated.back().read.data();
+            on_host = true;
+        }
+        loads.push_back({&spec, checkpoint.find(spec.name), to, on_host});
     }
     std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
         return std::pair(a.tensor->shard, a.tensor->offset) <
                std::pair(b.tensor->shard, b.tensor->offset);
     });
-    return Loader(checkpoint, loads, ring, backend, staging, control).run();
+    auto report = Loader(checkpoint, loads, ring, backend, staging, control).run();
+    if (!report) return report;
+    for (const Repeated& one : repeated) place_repeated(one, backend);
+    if (auto placed = backend.synchronize(); !placed) return tl::unexpected(placed.error());
+    return report;
 }
 
 }  // namespace sluice

@@ -271,13 +271,15 @@ Result<Trace> read_json(const Json& root) {
                                            reference_format, "\" nor \"", own_format, "\""));
     }
     trace.exact = *format == own_format;
-    auto keys = root["index_keys"].string();
-    if (!keys) return tl::unexpected(keys.error());
-    if (*keys != "own" && *keys != "reference") {
-        return fail(Code::unsupported, cat("index_keys: \"", printable(*keys),
-                                           "\" is neither \"own\" nor \"reference\""));
+    if (root.has("index_keys")) {
+        auto keys = root["index_keys"].string();
+        if (!keys) return tl::unexpected(keys.error());
+        if (*keys != "own" && *keys != "reference") {
+            return fail(Code::unsupported, cat("index_keys: \"", printable(*keys),
+                                               "\" is neither \"own\" nor \"reference\""));
+        }
+        trace.index_keys = *keys == "own" ? IndexKeys::own : IndexKeys::reference;
     }
-    trace.index_keys = *keys == "own" ? IndexKeys::own : IndexKeys::reference;
     for (auto [name, text] :
          {std::pair("model", &trace.model), std::pair("origin", &trace.origin)}) {
         if (!root.has(name)) continue;

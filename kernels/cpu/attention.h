@@ -2,7 +2,7 @@
 //
 // One task is a query and up to 16 heads, which are the lanes of all arithmetic between the two
 // matrix products. Keys pass through once for the scores and once for the values, four heads at a
-// time, out of L2: a query has about 640 keys of 1 KiB.
+// time, out of L2: a query has about 640 keys of 1 KiB, and more only where all rows are attended.
 #pragma once
 
 #include <omp.h>
@@ -32,6 +32,12 @@ struct AttentionScratch {
     }
 };
 
+// Rows of `compressed` that query i attends, or entries of its list.
+static int64_t attended_rows(const SparseAttention& op, int64_t i) {
+    if (!op.compressed) return 0;
+    return op.ratio > 0 ? (op.position + i + 1) / op.ratio : op.k;
+}
+
 // Fills key[] in the order of the contract and returns how many there are. Nulls follow up to a
 // multiple of 4.
 static int64_t list_keys(const SparseAttention& op, int64_t i, const bf16** key) {
@@ -39,8 +45,8 @@ static int64_t list_keys(const SparseAttention& op, int64_t i, const bf16** key)
     for (int64_t j = p >= op.window ? p - op.window + 1 : 0; j <= p; ++j)
         key[count++] =
             j >= op.position ? op.chunk + (j - op.position) * dim : op.buffer + j % op.window * dim;
-    for (int64_t j = 0; op.compressed && j < op.k; ++j) {
-        int64_t row = op.topk[i * op.k + j];
+    for (int64_t j = 0, rows = attended_rows(op, i); j < rows; ++j) {
+        int64_t row = op.ratio > 0 ? j : op.topk[i * op.k + j];
         if (row >= 0) key[count++] = op.compressed + row * dim;
     }
     for (int64_t j = count; j % 4 != 0; ++j) key[j] = nullptr;
@@ -131,7 +137,7 @@ static void attend(const SparseAttention& op, const AttentionScratch& s, int64_t
 }
 
 static void run(const SparseAttention& op, Team& team) {
-    int64_t keys_max = (int64_t(op.window) + (op.compressed ? op.k : 0) + 3) / 4 * 4;
+    int64_t keys_max = (op.window + attended_rows(op, op.n - 1) + 3) / 4 * 4;
     size_t bytes = AttentionScratch::bytes(padded_width(op.dim), keys_max);
     bytes = (bytes + 63) / 64 * 64;
     char* memory = static_cast<char*>(reserve(team, bytes * team.threads));

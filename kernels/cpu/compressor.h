@@ -7,49 +7,78 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Token t of the pooled stream, from feature d on.
+// Sixteen features of the pooled stream. Negative tokens are those of the previous group.
 struct PooledStream {
-    const float* open;
-    const float* rows;
-    int64_t open_rows, dim, d;
-    int left;  // features from d on, at most 16
+    const float* open;   // open token 0
+    const float* rows;   // token open_rows
+    const float* place;  // added to `rows`, null: nothing
+    int64_t open_rows, width, ratio;
+    int left;  // features, at most 16
 
     SLUICE_LANE f32x16 fetch(const float* at, int left) {
         return left < 16 ? load_tail(at, left) : load(at);
     }
-    const float* at(int64_t t) const {
-        return (t < open_rows ? open + t * dim : rows + (t - open_rows) * dim) + d;
+    f32x16 at(int64_t t, int64_t column) const {
+        if (t < open_rows) return fetch(open + t * width + column, left);
+        f32x16 x = fetch(rows + (t - open_rows) * width + column, left);
+        return place ? x + fetch(place + t % ratio * width + column, left) : x;
     }
-    f32x16 operator[](int64_t t) const { return fetch(at(t), left); }
+    void copy(int64_t t, int64_t column, float* row) const {
+        f32x16 x = at(t, column);
+        left < 16 ? store_tail(row + column, x, left) : store(row + column, x);
+    }
 };
 
-static f32x16 pool_group(const PooledStream& kv, const PooledStream& gate, int64_t first,
-                         int64_t ratio) {
-    f32x16 max = gate[first], den = zero(), sum = zero();
-    for (int64_t t = first + 1; t < first + ratio; ++t) max = select(gate[t] > max, gate[t], max);
-    for (int64_t t = first; t < first + ratio; ++t) den = den + exp_f32(gate[t] - max);
-    for (int64_t t = first; t < first + ratio; ++t)
-        sum = sum + exp_f32(gate[t] - max) / den * kv[t];
+// Tokens begin .. end - 1: those of the group's own, from `first` on, through the column `own`,
+// those before through column d.
+static f32x16 pool_group(const PooledStream& kv, const PooledStream& gate, int64_t begin,
+                         int64_t first, int64_t d, int64_t own) {
+    int64_t end = first + kv.ratio;
+    auto column = [=](int64_t t) { return t < first ? d : own; };
+    f32x16 max = gate.at(begin, column(begin)), den = zero(), sum = zero();
+    for (int64_t t = begin + 1; t < end; ++t) {
+        f32x16 g = gate.at(t, column(t));
+        max = select(g > max, g, max);
+    }
+    for (int64_t t = begin; t < end; ++t) den = den + exp_f32(gate.at(t, column(t)) - max);
+    for (int64_t t = begin; t < end; ++t)
+        sum = sum + exp_f32(gate.at(t, column(t)) - max) / den * kv.at(t, column(t));
     return sum;
 }
 
+// Moves column .. column + 15 of the last complete group and of the open tokens to their places.
+static void keep_open(const CompressPool& op, const PooledStream& kv, const PooledStream& gate,
+                      int64_t column) {
+    int64_t tokens = int64_t(op.open_rows) + op.n, done = tokens / op.ratio * op.ratio;
+    float *open_kv = const_cast<float*>(kv.open), *open_gate = const_cast<float*>(gate.open);
+    auto move = [&](int64_t t, int64_t to) {
+        kv.copy(t, column, open_kv + to * kv.width);
+        gate.copy(t, column, open_gate + to * gate.width);
+    };
+    // The tokens of the last group may be open ones, which are overwritten afterwards.
+    for (int64_t r = 0; op.overlap && done > 0 && r < op.ratio; ++r)
+        move(done - op.ratio + r, r - op.ratio);
+    for (int64_t t = done > 0 ? done : op.open_rows; t < tokens; ++t) move(t, t - done);
+}
+
 static void run(const CompressPool& op, Team& team) {
-    int64_t dim = op.dim, tokens = int64_t(op.open_rows) + op.n;
-    int64_t groups = tokens / op.ratio, done = groups * op.ratio;
-#pragma omp parallel for num_threads(team.threads) if (op.n * dim > small_work)
+    int64_t dim = op.dim, tokens = int64_t(op.open_rows) + op.n, ratio = op.ratio;
+    int64_t groups = tokens / ratio, width = op.overlap ? 2 * dim : dim;
+    int64_t skip = op.overlap ? ratio * width : 0;  // the previous group
+#pragma omp parallel for num_threads(team.threads) if (op.n * width > small_work)
     for (int64_t d = 0; d < dim; d += 16) {
         int left = dim - d < 16 ? int(dim - d) : 16;
-        PooledStream kv{op.open_kv, op.kv, op.open_rows, dim, d, left};
-        PooledStream gate{op.open_gate, op.gate, op.open_rows, dim, d, left};
+        PooledStream kv{op.open_kv + skip, op.kv, nullptr, op.open_rows, width, ratio, left};
+        PooledStream gate{op.open_gate + skip, op.gate, op.place, op.open_rows, width, ratio, left};
+        int64_t own = op.overlap ? dim + d : d;
         for (int64_t g = 0; g < groups; ++g) {
-            f32x16 latent = pool_group(kv, gate, g * op.ratio, op.ratio);
+            bool both = op.overlap && (g > 0 || op.previous);
+            f32x16 latent = pool_group(kv, gate, (both ? g - 1 : g) * ratio, g * ratio, d, own);
             bf16* to = op.latent + g * dim + d;
             left < 16 ? store_tail(to, latent, left) : store(to, latent);
         }
-        for (int64_t t = done; t < tokens; ++t) {
-            memmove(op.open_kv + (t - done) * dim + d, kv.at(t), left * sizeof(float));
-            memmove(op.open_gate + (t - done) * dim + d, gate.at(t), left * sizeof(float));
-        }
+        keep_open(op, kv, gate, d);
+        if (op.overlap) keep_open(op, kv, gate, own);
     }
 }
 

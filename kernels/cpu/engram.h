@@ -27,7 +27,7 @@ static void run(const EngramGather& op, Team& team) {
         f32x16 scale = splat(e8m0_to_float(op.scales[from]));
         Block e{round_bf16(from_e4m3(load_bytes(codes)) * scale),
                 round_bf16(from_e4m3(load_bytes(codes + 16)) * scale)};
-        act_quant_block(e, op.out.codes + b * 32, op.out.scales + b);
+        act_quant_group({e}, op.out.codes + b * 32, op.out.scales + b);
     }
 }
 

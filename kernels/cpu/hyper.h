@@ -39,10 +39,15 @@ static void mix_rows(const float* fn, const bf16* u, int32_t width, float* m, in
         m[t * m_stride + r] = tree_sum(sum[t][r]);
 }
 
+// Rows of fn.
+static int32_t mix_count(const HyperMix& op) {
+    return op.post ? (2 + op.hc) * op.hc : op.hc;
+}
+
 // Rows row .. row + count - 1 of the mixes of `tokens` tokens.
 template <int tokens>
 static void mix_range(const HyperMix& op, int32_t token, int32_t row, int32_t count, float* m) {
-    int32_t width = op.hc * op.dim, mixes = (2 + op.hc) * op.hc;
+    int32_t width = op.hc * op.dim, mixes = mix_count(op);
     const bf16* u = op.h + size_t(token) * width;
     float* to = m + size_t(token) * mixes;
     int32_t end = row + count;
@@ -75,12 +80,13 @@ static void mix_token(const HyperMix& op, int32_t i, const float* dots) {
     int32_t hc = op.hc;
     float r = inverse_rms(op.h + size_t(i) * hc * op.dim, hc * op.dim, op.eps);
     float* pre = op.pre + size_t(i) * hc;
+    for (int32_t j = 0; j < hc; ++j)
+        pre[j] = sigmoid_f32((dots[j] * r) * op.scale[0] + op.base[j]) + op.hc_eps;
+    if (!op.post) return;
     float* post = op.post + size_t(i) * hc;
     float* c = op.comb + size_t(i) * hc * hc;
-    for (int32_t j = 0; j < hc; ++j) {
-        pre[j] = sigmoid_f32((dots[j] * r) * op.scale[0] + op.base[j]) + op.hc_eps;
+    for (int32_t j = 0; j < hc; ++j)
         post[j] = 2.0f * sigmoid_f32((dots[hc + j] * r) * op.scale[1] + op.base[hc + j]);
-    }
     for (int32_t j = 0; j < hc * hc; ++j)
         c[j] = (dots[2 * hc + j] * r) * op.scale[2] + op.base[2 * hc + j];
     for (int32_t j = 0; j < hc; ++j) softmax_row(c + j * hc, hc, op.hc_eps);
@@ -93,7 +99,7 @@ static void mix_token(const HyperMix& op, int32_t i, const float* dots) {
 
 static void run(const HyperMix& op, Team& team) {
     constexpr int32_t group = 4;  // tokens that share one pass over fn
-    int32_t mixes = (2 + op.hc) * op.hc;
+    int32_t mixes = mix_count(op);
     float* m = static_cast<float*>(reserve(team, sizeof(float) * op.n * mixes));
     if (!m) return;
     int32_t rows = op.n < group * team.threads ? 2 : mixes;

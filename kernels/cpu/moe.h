@@ -17,21 +17,30 @@ SLUICE_LANE f32x16 swiglu_lanes(f32x16 g, f32x16 u, float limit, const float* we
     return round_bf16(weight ? splat(*weight) * a : a);
 }
 
-// One quantised block of 32.
-SLUICE_LANE void swiglu_block(const bf16* gate, const bf16* up, float limit, const float* weight,
-                              uint8_t* codes, uint8_t* scale) {
-    Block a{swiglu_lanes(load(gate), load(up), limit, weight),
-            swiglu_lanes(load(gate + 16), load(up + 16), limit, weight)};
-    act_quant_block(a, codes, scale);
+// One quantised group of `blocks` blocks.
+template <int blocks>
+SLUICE_LANE void swiglu_group(const bf16* gate, const bf16* up, float limit, const float* weight,
+                              uint8_t* codes, uint8_t* scales) {
+    Block a[blocks];
+    SLUICE_UNROLL for (int b = 0; b < blocks; ++b, gate += 32, up += 32) a[b] =
+        Block{swiglu_lanes(load(gate), load(up), limit, weight),
+              swiglu_lanes(load(gate + 16), load(up + 16), limit, weight)};
+    act_quant_group(a, codes, scales);
+}
+
+template <int blocks>
+static void swiglu(const Swiglu& op, Team& team) {
+    constexpr int64_t size = 32 * blocks;
+    int64_t row_groups = op.cols / size, groups = op.n * row_groups;
+#pragma omp parallel for num_threads(team.threads) if (groups * size > small_work)
+    for (int64_t g = 0; g < groups; ++g)
+        swiglu_group<blocks>(op.gate + g * size, op.up + g * size, op.limit,
+                             op.weights ? op.weights + g / row_groups : nullptr,
+                             op.out.codes + g * size, op.out.scales + g * blocks);
 }
 
 static void run(const Swiglu& op, Team& team) {
-    int64_t row_blocks = op.cols / 32, blocks = op.n * row_blocks;
-#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
-    for (int64_t b = 0; b < blocks; ++b)
-        swiglu_block(op.gate + b * 32, op.up + b * 32, op.limit,
-                     op.weights ? op.weights + b / row_blocks : nullptr, op.out.codes + b * 32,
-                     op.out.scales + b);
+    op.group == 128 ? swiglu<4>(op, team) : swiglu<1>(op, team);
 }
 
 // ---- RoutedExpert, RoutedExpertBatch ------------------------------------------------------------
@@ -84,9 +93,10 @@ SLUICE_LANE DigitRows place_digit_rows(int8_t*& at, int32_t rows, int32_t cols) 
     return placed;
 }
 
-// Cuts blocks 16 j .. 16 j + 15 of row `row`, which has `used` blocks. Those past its end become
-// zero, or keep their contents in a tile that begins at row `tile`.
-template <class Quantise>
+// Cuts blocks 16 j .. 16 j + 15 of row `row`, which has `used` blocks, as quantise(block, codes,
+// scales) returns them: `step` blocks at a time. Those past its end become zero, or keep their
+// contents in a tile that begins at row `tile`.
+template <int step, class Quantise>
 static void cut_sixteen(const DigitRows& rows, int64_t row, int64_t tile, int64_t j, int64_t used,
                         Quantise quantise) {
     DigitRows to = rows.from(tile < 0 ? row : tile);
@@ -95,13 +105,15 @@ static void cut_sixteen(const DigitRows& rows, int64_t row, int64_t tile, int64_
         if (tile < 0) clear_blocks(to, 16 * j, end);
         end = used;
     }
-    for (int64_t b = 16 * j; b < end; ++b) {
-        uint8_t codes[32], scale;
-        const uint8_t* from = quantise(b, codes, &scale);
-        if (tile < 0)
-            cut_block(to, b, from, scale);
-        else
-            cut_tile_block(to, row - tile, b, from, scale);
+    for (int64_t b = 16 * j; b < end; b += step) {
+        uint8_t codes[32 * step], scales[step];
+        const uint8_t* from = quantise(b, codes, scales);
+        for (int i = 0; i < step; ++i) {
+            if (tile < 0)
+                cut_block(to, b + i, from + 32 * i, scales[i]);
+            else
+                cut_tile_block(to, row - tile, b + i, from + 32 * i, scales[i]);
+        }
     }
 }
 
@@ -184,11 +196,11 @@ static void cut_x(const Round& round) {
         int64_t row = item / parts;
         const uint8_t *codes = round.codes[row], *scales = round.scales[row];
         if (!codes) continue;
-        cut_sixteen(round.x, row, round.tile_of[row], item % parts, round.dim / 32,
-                    [=](int64_t b, uint8_t*, uint8_t* scale) {
-                        *scale = scales[b];
-                        return codes + 32 * b;
-                    });
+        cut_sixteen<1>(round.x, row, round.tile_of[row], item % parts, round.dim / 32,
+                       [=](int64_t b, uint8_t*, uint8_t* scale) {
+                           *scale = scales[b];
+                           return codes + 32 * b;
+                       });
     }
 }
 
@@ -209,22 +221,31 @@ static void gate_and_up(const Round& round) {
     }
 }
 
+// Sixteen blocks of a row of Swiglu(gate, up), in groups of `blocks` blocks, as digits.
+template <int blocks>
+static void cut_swiglu(const Round& round, const ExpertPass& pass, int64_t row, int64_t part) {
+    int64_t inner = round.inner_dim;
+    const bf16 *gate = round.gate + row * inner, *up = round.up + row * inner;
+    const float* weight = pass.op->weights + pass.first + (row - pass.row);
+    float limit = pass.op->limit;
+    cut_sixteen<blocks>(round.inner, row, pass.tile() ? pass.row : -1, part, inner / 32,
+                        [=](int64_t b, uint8_t* codes, uint8_t* scales) {
+                            swiglu_group<blocks>(gate + 32 * b, up + 32 * b, limit, weight, codes,
+                                                 scales);
+                            return codes;
+                        });
+}
+
 // inner = Swiglu(gate, up), as digits.
 static void cut_inner(const Round& round) {
-    int64_t inner = round.inner_dim, parts = round.inner.blocks / 16;
+    int64_t parts = round.inner.blocks / 16;
 #pragma omp for
     for (int64_t item = 0; item < round.rows * parts; ++item) {
         int64_t row = item / parts;
         const ExpertPass& pass = round.passes[round.pass_of[row]];
         if (row - pass.row >= pass.rows) continue;
-        const bf16 *gate = round.gate + row * inner, *up = round.up + row * inner;
-        const float* weight = pass.op->weights + pass.first + (row - pass.row);
-        float limit = pass.op->limit;
-        cut_sixteen(round.inner, row, pass.tile() ? pass.row : -1, item % parts, inner / 32,
-                    [=](int64_t b, uint8_t* codes, uint8_t* scale) {
-                        swiglu_block(gate + 32 * b, up + 32 * b, limit, weight, codes, scale);
-                        return codes;
-                    });
+        pass.op->group == 128 ? cut_swiglu<4>(round, pass, row, item % parts)
+                              : cut_swiglu<1>(round, pass, row, item % parts);
     }
 }
 

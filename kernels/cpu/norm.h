@@ -1,4 +1,5 @@
-// RmsNorm. Memory-bound only when n is large; one row stays in L1 between its two passes.
+// RmsNorm and HeadNorm. Memory-bound only when n is large; one row stays in L1 between its two
+// passes.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -39,6 +40,28 @@ static void run(const RmsNorm& op, Team& team) {
             store_tail(y + k, load_tail(op.w + k, left) * (load_tail(x + k, left) * r), left);
         }
     }
+}
+
+static void norm_head(bf16* x, int32_t dim, float eps) {
+    f32x16 sum = zero();
+    for (int32_t k = 0; k < dim; k += 16) {
+        f32x16 v = dim - k < 16 ? load_tail(x + k, dim - k) : load(x + k);
+        sum = sum + round_bf16(v * v);
+    }
+    float m = sluice::round_bf16(tree_sum(sum) / float(dim));
+    float rho = 1.0f / __builtin_sqrtf(sluice::round_bf16(m + eps));
+    f32x16 factor = splat(sluice::round_bf16(rho));
+    for (int32_t k = 0; k < dim; k += 16) {
+        int32_t left = dim - k;
+        f32x16 y = (left < 16 ? load_tail(x + k, left) : load(x + k)) * factor;
+        left < 16 ? store_tail(x + k, y, left) : store(x + k, y);
+    }
+}
+
+static void run(const HeadNorm& op, Team& team) {
+    int64_t heads = int64_t(op.n) * op.heads;
+#pragma omp parallel for num_threads(team.threads) if (heads * op.dim > small_work)
+    for (int64_t head = 0; head < heads; ++head) norm_head(op.x + head * op.dim, op.dim, op.eps);
 }
 
 }  // namespace sluice::cpu::SLUICE_ISA

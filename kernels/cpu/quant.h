@@ -1,4 +1,4 @@
-// ActQuant, RopeRequant, ScaleBf16: a group of 16 or 32 values at a time.
+// ActQuant, RopeRequant, ScaleBf16: a group of 16 to 128 values at a time. Hadamard: a vector.
 #pragma once
 
 #include "kernels/cpu/simd.h"
@@ -64,9 +64,15 @@ SLUICE_LANE int32_t max_magnitude(i32x16 magnitude) {
 SLUICE_LANE i32x16 magnitude_bits(f32x16 x) {
     return bits(x) & splat_int(0x7fffffff);
 }
-SLUICE_LANE int32_t max_magnitude(Block x) {
-    i32x16 a = magnitude_bits(x.low), b = magnitude_bits(x.high);
-    return max_magnitude(select(a > b, a, b));
+template <int blocks>
+SLUICE_LANE int32_t max_magnitude(const Block (&x)[blocks]) {
+    auto larger = [](i32x16 a, i32x16 b) __attribute__((always_inline)) {
+        return select(a > b, a, b);
+    };
+    i32x16 max = larger(magnitude_bits(x[0].low), magnitude_bits(x[0].high));
+    SLUICE_UNROLL for (int b = 1; b < blocks; ++b) max =
+        larger(max, larger(magnitude_bits(x[b].low), magnitude_bits(x[b].high)));
+    return max_magnitude(max);
 }
 
 // The E8M0 byte of a block whose largest magnitude has these bits (finite).
@@ -80,37 +86,55 @@ SLUICE_LANE float e8m0_inverse(uint8_t byte) {
     return float_of(uint32_t(254 - byte) << 23);
 }
 
-// ActQuant of one block; also the last step of Swiglu and EngramGather.
-SLUICE_LANE void act_quant_block(Block x, uint8_t* codes, uint8_t* scale) {
+// ActQuant of one group of `blocks` blocks; also the last step of Swiglu and EngramGather.
+template <int blocks>
+SLUICE_LANE void act_quant_group(const Block (&x)[blocks], uint8_t* codes, uint8_t* scales) {
     int32_t max = max_magnitude(x);
     if (max > 0x7f7fffff) {
-        memset(codes, 0, 32);
-        *scale = 255;
+        memset(codes, 0, 32 * blocks);
+        memset(scales, 255, blocks);
         return;
     }
-    *scale = act_scale(max);
-    f32x16 inverse = splat(e8m0_inverse(*scale));
-    store_bytes(codes, to_e4m3(clamp(x.low * inverse, 448.0f)));
-    store_bytes(codes + 16, to_e4m3(clamp(x.high * inverse, 448.0f)));
+    uint8_t scale = act_scale(max);
+    f32x16 inverse = splat(e8m0_inverse(scale));
+    SLUICE_UNROLL for (int b = 0; b < blocks; ++b) {
+        store_bytes(codes + 32 * b, to_e4m3(clamp(x[b].low * inverse, 448.0f)));
+        store_bytes(codes + 32 * b + 16, to_e4m3(clamp(x[b].high * inverse, 448.0f)));
+        scales[b] = scale;
+    }
+}
+
+template <int blocks>
+static void act_quant(const ActQuant& op, Team& team) {
+    constexpr int64_t size = 32 * blocks;
+    int64_t groups = int64_t(op.n) * (op.cols / size);
+#pragma omp parallel for num_threads(team.threads) if (groups * size > small_work)
+    for (int64_t g = 0; g < groups; ++g) {
+        Block x[blocks];
+        SLUICE_UNROLL for (int b = 0; b < blocks; ++b) {
+            const bf16* from = op.x + g * size + 32 * b;
+            x[b] = Block{load(from), load(from + 16)};
+        }
+        act_quant_group(x, op.out.codes + g * size, op.out.scales + g * blocks);
+    }
 }
 
 static void run(const ActQuant& op, Team& team) {
-    int64_t blocks = int64_t(op.n) * (op.cols / 32);
-#pragma omp parallel for num_threads(team.threads) if (blocks * 32 > small_work)
-    for (int64_t b = 0; b < blocks; ++b) {
-        const bf16* x = op.x + b * 32;
-        act_quant_block(Block{load(x), load(x + 16)}, op.out.codes + b * 32, op.out.scales + b);
-    }
+    op.group == 128 ? act_quant<4>(op, team) : act_quant<1>(op, team);
 }
 
 SLUICE_LANE void store_nan(bf16* x, int32_t count) {
     for (int32_t i = 0; i < count; ++i) x[i] = bf16{0x7fc0};
 }
 
-SLUICE_LANE void requant_32(bf16* x, bool fp4) {
-    Block v{load(x), load(x + 16)};
+// One group of `blocks` blocks.
+template <int blocks>
+SLUICE_LANE void requant_group(bf16* x, bool fp4) {
+    Block v[blocks];
+    SLUICE_UNROLL for (int b = 0; b < blocks; ++b) v[b] =
+        Block{load(x + 32 * b), load(x + 32 * b + 16)};
     int32_t max = max_magnitude(v);
-    if (max > 0x7f7fffff) return store_nan(x, 32);
+    if (max > 0x7f7fffff) return store_nan(x, 32 * blocks);
     uint8_t byte = act_scale(max);
     if (fp4) {
         float a = float_of(uint32_t(max)), least = 6 * exp2i(-126);
@@ -118,9 +142,11 @@ SLUICE_LANE void requant_32(bf16* x, bool fp4) {
     }
     f32x16 s = splat(e8m0_to_float(byte)), inverse = splat(e8m0_inverse(byte));
     float limit = fp4 ? 6.0f : 448.0f;
-    f32x16 low = clamp(v.low * inverse, limit), high = clamp(v.high * inverse, limit);
-    store(x, (fp4 ? round_e2m1(low) : round_e4m3(low)) * s);
-    store(x + 16, (fp4 ? round_e2m1(high) : round_e4m3(high)) * s);
+    SLUICE_UNROLL for (int b = 0; b < blocks; ++b) {
+        f32x16 low = clamp(v[b].low * inverse, limit), high = clamp(v[b].high * inverse, limit);
+        store(x + 32 * b, (fp4 ? round_e2m1(low) : round_e4m3(low)) * s);
+        store(x + 32 * b + 16, (fp4 ? round_e2m1(high) : round_e4m3(high)) * s);
+    }
 }
 
 SLUICE_LANE void requant_16(bf16* x) {
@@ -153,20 +179,71 @@ static void run(const RopeRequant& op, Team& team) {
             int64_t at = (position - op.rope.first) * half;
             rotate(x + op.dim - 2 * half, op.rope.cos + at, op.rope.sin + at, half, op.inverse);
         }
+        int32_t end = op.dim - op.kept;
         switch (op.requant) {
             case Requant::none:
                 break;
             case Requant::fp8_32:
-                for (int32_t g = 0; g < op.dim; g += 32) requant_32(x + g, false);
+                for (int32_t g = 0; g < end; g += 32) requant_group<1>(x + g, false);
+                break;
+            case Requant::fp8_64:
+                for (int32_t g = 0; g < end; g += 64) requant_group<2>(x + g, false);
                 break;
             case Requant::fp4_32:
-                for (int32_t g = 0; g < op.dim; g += 32) requant_32(x + g, true);
+                for (int32_t g = 0; g < end; g += 32) requant_group<1>(x + g, true);
                 break;
             case Requant::fp4_16:
-                for (int32_t g = 0; g < op.dim; g += 16) requant_16(x + g);
+                for (int32_t g = 0; g < end; g += 16) requant_16(x + g);
                 break;
         }
     }
+}
+
+// Lane i of 16: a + b where bit `stride` of i is clear, a - b where it is set; a and b are the two
+// lanes that differ in this bit.
+template <int stride>
+SLUICE_LANE f32x16 butterfly(f32x16 x) {
+    f32x16 y;
+    SLUICE_EACH {
+        vi partner, sign;
+        SLUICE_UNROLL for (int i = 0; i < register_lanes; ++i) {
+            partner[i] = i ^ (stride % register_lanes);
+            sign[i] = (p * register_lanes + i) & stride ? int32_t(0x80000000u) : 0;
+        }
+        vf other = __builtin_shuffle(x.part[p ^ (stride / register_lanes)], partner);
+        y.part[p] = other + vf(vi(x.part[p]) ^ sign);
+    }
+    return y;
+}
+
+static void hadamard(bf16* x, int32_t dim, float scale) {
+    float y[1024];
+    for (int32_t i = 0; i < dim; i += 16) {
+        f32x16 v = dim < 16 ? load_tail(x, dim) : load(x + i);
+        if (dim > 1) v = butterfly<1>(v);
+        if (dim > 2) v = butterfly<2>(v);
+        if (dim > 4) v = butterfly<4>(v);
+        if (dim > 8) v = butterfly<8>(v);
+        store(y + i, v);
+    }
+    for (int32_t stride = 16; stride < dim; stride *= 2)
+        for (int32_t i = 0; i < dim; i += 16) {
+            if (i & stride) continue;
+            f32x16 a = load(y + i), b = load(y + i + stride);
+            store(y + i, a + b);
+            store(y + i + stride, a - b);
+        }
+    for (int32_t i = 0; i < dim; i += 16) {
+        f32x16 v = load(y + i) * splat(scale);
+        dim < 16 ? store_tail(x, v, dim) : store(x + i, v);
+    }
+}
+
+static void run(const Hadamard& op, Team& team) {
+    float scale = float(1.0 / __builtin_sqrt(double(op.dim)));
+#pragma omp parallel for num_threads(team.threads) if (int64_t(op.rows) * op.dim > small_work)
+    for (int32_t row = 0; row < op.rows; ++row)
+        hadamard(op.x + size_t(row) * op.dim, op.dim, scale);
 }
 
 static void run(const ScaleBf16& op, Team&) {

@@ -28,7 +28,18 @@ static void gate_logits(const bf16* w, const bf16* x, int64_t dim, float* z, int
         for (int t = 0; t < tokens; ++t) z[t * z_stride + r] = tree_sum(sums[r][t]);
 }
 
-// score holds logits on entry. The biased score of a chosen expert becomes NaN.
+// The k largest of `biased`, in ids. The biased score of a chosen expert becomes NaN.
+static void largest_scores(float* biased, int32_t experts, int32_t k, int32_t* ids) {
+    for (int32_t j = 0; j < k; ++j) {
+        int32_t best = -1;
+        for (int32_t e = 0; e < experts; ++e)
+            if (biased[e] == biased[e] && (best < 0 || biased[e] > biased[best])) best = e;
+        biased[best] = float_of(0x7fc00000u);
+        ids[j] = best;
+    }
+}
+
+// score holds logits on entry.
 static void choose_experts(const Route& op, int64_t i, float* score, float* biased) {
     int32_t experts = op.gate.rows;
     int32_t* ids = op.ids + i * op.k;
@@ -36,18 +47,14 @@ static void choose_experts(const Route& op, int64_t i, float* score, float* bias
     bool nan = false;
     for (int32_t e = 0; e < experts; ++e) {
         score[e] = __builtin_sqrtf(softplus_f32(score[e]));
-        biased[e] = score[e] + op.bias[e];
+        biased[e] = op.given ? score[e] : score[e] + op.bias[e];
         nan = nan || biased[e] != biased[e];
     }
+    if (!nan && !op.given) largest_scores(biased, experts, op.k, ids);
     float sum = 0;
     for (int32_t j = 0; j < op.k && !nan; ++j) {
-        int32_t best = -1;
-        for (int32_t e = 0; e < experts; ++e)
-            if (biased[e] == biased[e] && (best < 0 || biased[e] > biased[best])) best = e;
-        biased[best] = float_of(0x7fc00000u);
-        ids[j] = best;
-        weights[j] = score[best];
-        sum = sum + score[best];
+        weights[j] = score[ids[j]];
+        sum = sum + weights[j];
     }
     for (int32_t j = 0; j < op.k; ++j) {
         if (nan) {
@@ -55,7 +62,8 @@ static void choose_experts(const Route& op, int64_t i, float* score, float* bias
             weights[j] = float_of(0x7fc00000u);
             continue;
         }
-        float w = op.k > 1 ? weights[j] / (sum + 1e-20f) : weights[j];
+        bool divide = op.k > 1 || op.normalise_one;
+        float w = divide ? weights[j] / (sum + op.sum_floor) : weights[j];
         weights[j] = w * op.scale;
     }
 }

@@ -287,6 +287,12 @@ SLUICE_LANE void store_tail(bf16* to, f32x16 x, int count) {
     for (int i = 0; i < count; ++i) to[i] = v[i];
 }
 
+SLUICE_LANE void store_tail(float* to, f32x16 x, int count) {
+    float v[16];
+    store(v, x);
+    for (int i = 0; i < count; ++i) to[i] = v[i];
+}
+
 // The low byte of each lane.
 SLUICE_LANE void store_bytes(uint8_t* to, i32x16 x) {
     SLUICE_EACH {

@@ -15,8 +15,9 @@ std::vector<const bf16*> keys_of(const SparseAttention& op, int32_t i) {
     for (int32_t j = p >= op.window ? p - op.window + 1 : 0; j <= p; ++j)
         keys.push_back(j >= op.position ? op.chunk + size_t(j - op.position) * op.dim
                                         : op.buffer + size_t(j % op.window) * op.dim);
-    for (int32_t j = 0; op.compressed && j < op.k; ++j) {
-        int32_t row = op.topk[size_t(i) * op.k + j];
+    int32_t rows = op.ratio > 0 ? (p + 1) / op.ratio : op.k;
+    for (int32_t j = 0; op.compressed && j < rows; ++j) {
+        int32_t row = op.ratio > 0 ? j : op.topk[size_t(i) * op.k + j];
         if (row >= 0) keys.push_back(op.compressed + size_t(row) * op.dim);
     }
     return keys;

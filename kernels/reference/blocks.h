@@ -10,18 +10,20 @@ namespace sluice::reference {
 
 constexpr float nan_f32 = std::numeric_limits<float>::quiet_NaN();
 
-// ActQuant of 32 values: codes and the scale byte.
-inline void act_quant_block(const float* x, uint8_t* codes, uint8_t* scale) {
+// ActQuant of one group of `size` values: codes, and the scale byte for each 32 of them.
+inline void act_quant_group(const float* x, int32_t size, uint8_t* codes, uint8_t* scales) {
     float a = 1e-4f;
     bool finite = true;
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < size; ++i) {
         a = std::fmax(a, std::fabs(x[i]));
         finite = finite && is_finite(x[i]);
     }
-    *scale = finite ? e8m0_ceil(a * (1.0f / 448.0f)) : 255;
-    float s = e8m0_to_float(*scale);
-    for (int i = 0; i < 32; ++i)
+    uint8_t scale = finite ? e8m0_ceil(a * (1.0f / 448.0f)) : 255;
+    float s = e8m0_to_float(scale);
+    for (int i = 0; i < size; ++i) {
         codes[i] = finite ? float_to_e4m3(std::fmin(std::fmax(x[i] / s, -448.0f), 448.0f)) : 0;
+        scales[i / 32] = scale;
+    }
 }
 
 inline double dot(const bf16* a, const bf16* b, int32_t count) {

@@ -14,7 +14,7 @@ void run(const EngramGather& op) {
             for (int k = 0; k < 32; ++k)
                 e[k] = round_bf16(e4m3_to_float(op.codes[from * 32 + k]) *
                                   e8m0_to_float(op.scales[from]));
-            act_quant_block(e, op.out.codes + to * 32, op.out.scales + to);
+            act_quant_group(e, 32, op.out.codes + to * 32, op.out.scales + to);
         }
 }
 

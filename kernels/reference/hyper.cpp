@@ -46,7 +46,7 @@ void sinkhorn(std::vector<double>& c, const HyperMix& op) {
 
 void run(const HyperMix& op) {
     int32_t hc = op.hc, width = hc * op.dim;
-    std::vector<double> m((2 + hc) * hc), c(hc * hc);
+    std::vector<double> m(op.post ? (2 + hc) * hc : hc), c(hc * hc);
     for (int32_t i = 0; i < op.n; ++i) {
         const bf16* u = op.h + size_t(i) * width;
         double r = 1 / std::sqrt(dot(u, u, width) / width + op.eps);
@@ -57,10 +57,11 @@ void run(const HyperMix& op) {
             int32_t part = row < size_t(hc) ? 0 : row < size_t(2 * hc) ? 1 : 2;
             m[row] = m[row] * r * op.scale[part] + op.base[row];
         }
-        for (int32_t j = 0; j < hc; ++j) {
+        for (int32_t j = 0; j < hc; ++j)
             op.pre[size_t(i) * hc + j] = float(sigmoid(m[j]) + op.hc_eps);
+        if (!op.post) continue;
+        for (int32_t j = 0; j < hc; ++j)
             op.post[size_t(i) * hc + j] = float(2 * sigmoid(m[hc + j]));
-        }
         for (int32_t j = 0; j < hc * hc; ++j) c[j] = m[2 * hc + j];
         sinkhorn(c, op);
         for (int32_t j = 0; j < hc * hc; ++j) op.comb[size_t(i) * hc * hc + j] = float(c[j]);

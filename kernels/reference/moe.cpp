@@ -36,17 +36,17 @@ std::vector<bf16> fp4_linear(const Fp4Matrix& w, const uint8_t* codes, const uin
 
 void run(const Swiglu& op) {
     for (int32_t i = 0; i < op.n; ++i)
-        for (int32_t b = 0; b < op.cols / 32; ++b) {
-            size_t block = size_t(i) * (op.cols / 32) + b;
-            float a[32];
-            for (int k = 0; k < 32; ++k) {
-                float g = to_float(op.gate[block * 32 + k]), u = to_float(op.up[block * 32 + k]);
+        for (int32_t first = 0; first < op.cols; first += op.group) {
+            size_t at = size_t(i) * op.cols + first;
+            std::vector<float> a(op.group);
+            for (int32_t k = 0; k < op.group; ++k) {
+                float g = to_float(op.gate[at + k]), u = to_float(op.up[at + k]);
                 g = g > op.limit ? op.limit : g;
                 u = u > op.limit ? op.limit : u < -op.limit ? -op.limit : u;
                 float product = silu_f32(g) * u;
                 a[k] = round_bf16(op.weights ? op.weights[i] * product : product);
             }
-            act_quant_block(a, op.out.codes + block * 32, op.out.scales + block);
+            act_quant_group(a.data(), op.group, op.out.codes + at, op.out.scales + at / 32);
         }
 }
 
@@ -59,7 +59,7 @@ void run(const RoutedExpert& op) {
         auto gate = fp4_linear(op.expert.w1, x, s);
         auto up = fp4_linear(op.expert.w3, x, s);
         QuantRows a{codes.data(), scales.data()};
-        run(Swiglu{a, gate.data(), up.data(), op.weights + r, 1, inner, op.limit});
+        run(Swiglu{a, gate.data(), up.data(), op.weights + r, 1, inner, op.limit, op.group});
         auto y = fp4_linear(op.expert.w2, codes.data(), scales.data());
         for (int32_t k = 0; k < dim; ++k) op.out[size_t(op.slots[r]) * dim + k] = y[k];
     }

@@ -1,4 +1,4 @@
-// Source of reference.h: RmsNorm.
+// Source of reference.h: RmsNorm and HeadNorm.
 #include "kernels/reference/blocks.h"
 #include "kernels/reference/reference.h"
 
@@ -11,6 +11,17 @@ void run(const RmsNorm& op) {
         double r = 1 / std::sqrt(dot(x, x, op.cols) / op.cols + op.eps);
         for (int32_t k = 0; k < op.cols; ++k)
             y[k] = to_bf16(float(to_float(op.w[k]) * (to_float(x[k]) * r)));
+    }
+}
+
+void run(const HeadNorm& op) {
+    for (size_t head = 0; head < size_t(op.n) * op.heads; ++head) {
+        bf16* x = op.x + head * op.dim;
+        double sum = 0;
+        for (int32_t k = 0; k < op.dim; ++k) sum += round_bf16(to_float(x[k]) * to_float(x[k]));
+        float m = round_bf16(float(sum / op.dim));
+        float rho = round_bf16(1 / std::sqrt(round_bf16(m + op.eps)));
+        for (int32_t k = 0; k < op.dim; ++k) x[k] = to_bf16(to_float(x[k]) * rho);
     }
 }
 

@@ -171,6 +171,19 @@ Case make_case(std::string name, Values values, double limit, int32_t rows_max, 
     return {std::move(name), values, limit, rows_max, true, run, run};
 }
 
+// Appends the codes and scales of n rows, row by row.
+void fetch_quantised(auto& place, const QuantRows& rows, int32_t n, int32_t cols,
+                     std::vector<std::byte>& out) {
+    std::vector<std::byte> codes, scales;
+    place.fetch(codes, rows.codes, size_t(n) * cols);
+    place.fetch(scales, rows.scales, size_t(n) * (cols / 32));
+    for (int32_t i = 0; i < n; ++i) {
+        out.insert(out.end(), codes.begin() + i * cols, codes.begin() + (i + 1) * cols);
+        out.insert(out.end(), scales.begin() + i * (cols / 32),
+                   scales.begin() + (i + 1) * (cols / 32));
+    }
+}
+
 std::vector<Case> dense_cases();
 std::vector<Case> sparse_cases();
 std::vector<Case> chain_cases();

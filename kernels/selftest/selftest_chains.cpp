@@ -50,15 +50,24 @@ Case chain_case(std::string name, int32_t rows_max, Build build) {
         });
 }
 
-Case hyper_step(const char* name, bool expands, bool combines, int32_t dim, int32_t n_max) {
+// What a model's steps between sub-layers are like.
+struct StepKind {
+    bool expands = false, combines = false;
+    bool own = false;   // collapsed with the step's own pre
+    bool ends = false;  // no post and comb
+    int32_t group = 32;
+};
+Case hyper_step(const char* name, StepKind kind, int32_t dim, int32_t n_max) {
+    bool expands = kind.expands, combines = kind.combines;
+    int32_t mixes = kind.ends ? 4 : 24;
     Random random(31);
     auto h = random.halves(size_t(n_max) * 4 * dim), x = random.halves(size_t(n_max) * dim),
          w = random.halves(dim);
     auto partial = random.halves(size_t(n_max) * 6 * dim),
          shared = random.halves(size_t(n_max) * dim);
     auto post = random.floats(size_t(n_max) * 4), comb = random.floats(size_t(n_max) * 16);
-    auto pre = random.floats(size_t(n_max) * 4), fn = random.floats(size_t(24) * 4 * dim, 0.1f);
-    auto base = random.floats(24), scale = random.floats(3);
+    auto pre = random.floats(size_t(n_max) * 4), fn = random.floats(size_t(mixes) * 4 * dim, 0.1f);
+    auto base = random.floats(mixes), scale = random.floats(3);
     return chain_case(name, n_max, [=](auto& place, int32_t n) {
         size_t rows = size_t(n), width = size_t(dim);
         HyperStep op{};
@@ -67,10 +76,10 @@ Case hyper_step(const char* name, bool expands, bool combines, int32_t dim, int3
         if (combines) op.combine = {y, place.in(partial), place.in(shared), n, 6, dim};
         if (expands) op.expand = {place.in(h), y, place.in(post), place.in(comb), n, 4, dim};
         op.mix = {place.template out<float>(rows * 4),
-                  place.template out<float>(rows * 4),
-                  place.template out<float>(rows * 16),
+                  kind.ends ? nullptr : place.template out<float>(rows * 4),
+                  kind.ends ? nullptr : place.template out<float>(rows * 16),
                   to,
-                  {place.in(fn), 24, 4 * dim},
+                  {place.in(fn), mixes, 4 * dim},
                   place.in(base),
                   place.in(scale),
                   n,
@@ -79,21 +88,24 @@ Case hyper_step(const char* name, bool expands, bool combines, int32_t dim, int3
                   20,
                   1e-20f,
                   1e-6f};
-        op.collapse = {place.template out<bf16>(rows * dim), place.in(pre), to, n, 4, dim};
+        const float* weights = kind.own ? op.mix.pre : place.in(pre);
+        op.collapse = {place.template out<bf16>(rows * dim), weights, to, n, 4, dim};
         op.norm = {
             place.template out<bf16>(rows * dim), op.collapse.x, place.in(w), n, dim, 1e-20f};
         QuantRows q{place.template out<uint8_t>(rows * dim),
                     place.template out<uint8_t>(rows * dim / 32)};
-        op.quant = {q, op.norm.y, n, dim};
-        return Built<HyperStep>{op,
-                                {{op.norm.y, width * 2},
-                                 {to, 8 * width},
-                                 {op.mix.pre, 16},
-                                 {op.mix.post, 16},
-                                 {op.mix.comb, 64},
-                                 {op.collapse.x, width * 2},
-                                 {q.codes, width},
-                                 {q.scales, width / 32}}};
+        op.quant = {q, op.norm.y, n, dim, kind.group};
+        Built<HyperStep> built{op,
+                               {{op.norm.y, width * 2},
+                                {to, 8 * width},
+                                {op.mix.pre, 16},
+                                {op.collapse.x, width * 2},
+                                {q.codes, width},
+                                {q.scales, width / 32}}};
+        if (kind.ends) return built;
+        built.outputs.push_back({op.mix.post, 16});
+        built.outputs.push_back({op.mix.comb, 64});
+        return built;
     });
 }
 
@@ -128,32 +140,38 @@ Case linear_pair() {
     });
 }
 
-Case latent_finish(bool store) {
-    constexpr int32_t n_max = 65, query = 192, key = 96, window = 80;
+// In groups of 128, the key is quantised in groups of 64 and its rotated values are kept.
+Case latent_finish(const char* name, bool store, int32_t group) {
+    constexpr int32_t n_max = 65, key = 96, window = 80;
+    int32_t query = group == 128 ? 384 : 192;
     Random random(33);
     auto q = random.halves(size_t(n_max) * query), k = random.halves(size_t(n_max) * key);
     auto qw = random.halves(query), kw = random.halves(key);
-    return chain_case(
-        store ? "LatentFinish store" : "LatentFinish", n_max, [=](auto& place, int32_t n) {
-            bf16 *qr = place.in(q), *kv = place.in(k);
-            QuantRows out{place.template out<uint8_t>(size_t(n) * query),
-                          place.template out<uint8_t>(size_t(n) * query / 32)};
-            LatentFinish op{
-                {qr, qr, place.in(qw), n, query, 1e-20f},
-                {out, qr, n, query},
-                {kv, kv, place.in(kw), n, key, 1e-20f},
-                {kv, n, 1, key, rope_of(place, 2 * n_max, 16), 7, 1, false, Requant::fp8_32},
-                {}};
-            bf16* buffer = place.template out<bf16>(size_t(window) * key);
-            if (store) op.store = {buffer, kv, n, key, window, 0};
-            Built<LatentFinish> built{
-                op, {{qr, query * 2}, {kv, key * 2}, {out.codes, query}, {out.scales, query / 32}}};
-            if (store) built.outputs.push_back({buffer, key * 2});
-            return built;
-        });
+    Requant kind = group == 128 ? Requant::fp8_64 : Requant::fp8_32;
+    int32_t kept = group == 128 ? 32 : 0;
+    return chain_case(name, n_max, [=](auto& place, int32_t n) {
+        bf16 *qr = place.in(q), *kv = place.in(k);
+        QuantRows out{place.template out<uint8_t>(size_t(n) * query),
+                      place.template out<uint8_t>(size_t(n) * query / 32)};
+        LatentFinish op{{qr, qr, place.in(qw), n, query, 1e-20f},
+                        {out, qr, n, query, group},
+                        {kv, kv, place.in(kw), n, key, 1e-20f},
+                        {kv, n, 1, key, rope_of(place, 2 * n_max, 16), 7, 1, false, kind, kept},
+                        {}};
+        bf16* buffer = place.template out<bf16>(size_t(window) * key);
+        if (store) op.store = {buffer, kv, n, key, window, 0};
+        Built<LatentFinish> built{op,
+                                  {{qr, size_t(query) * 2},
+                                   {kv, key * 2},
+                                   {out.codes, size_t(query)},
+                                   {out.scales, size_t(query) / 32}}};
+        if (store) built.outputs.push_back({buffer, key * 2});
+        return built;
+    });
 }
 
-Case rotated_attention() {
+// Normed: with normed heads, and all rows instead of a list.
+Case rotated_attention(const char* name, bool normed) {
     constexpr int32_t n_max = 65, heads = 6, dim = 96, window = 24, k = 16;
     Random random(34);
     auto q = random.halves(size_t(n_max) * heads * dim), chunk = random.halves(size_t(n_max) * dim);
@@ -161,7 +179,7 @@ Case rotated_attention() {
     auto sink = random.floats(heads);
     std::vector<int32_t> topk(size_t(n_max) * k);
     for (size_t i = 0; i < topk.size(); ++i) topk[i] = i % k < 11 ? int32_t(2 * (i % k)) : -1;
-    return chain_case("RotatedAttention", n_max, [=](auto& place, int32_t n) {
+    return chain_case(name, n_max, [=](auto& place, int32_t n) {
         RopeTable rope = rope_of(place, n_max + 40, 16);
         bf16 *queries = place.in(q), *out = place.template out<bf16>(size_t(n) * heads * dim);
         RotatedAttention op{
@@ -169,50 +187,59 @@ Case rotated_attention() {
             {out, queries, place.in(buffer), place.in(chunk), place.in(rows), place.in(topk),
              place.in(sink), n, heads, dim, window, 31, k, 0.102062073f},
             {out, n, heads, dim, rope, 31, 1, true, Requant::none}};
+        if (normed) {
+            op.norm = {queries, n, heads, dim, 1e-6f};
+            op.attention.topk = nullptr;
+            op.attention.ratio = 6;  // (31 + 65) / 6 == k
+        }
         return Built<RotatedAttention>{op, {{out, heads * dim * 2}}};
     });
 }
 
-Case grouped_quant() {
-    constexpr int32_t n_max = 65, groups = 3, rank = 32, cols = 256;
+Case grouped_quant(const char* name, int32_t groups, int32_t group) {
+    constexpr int32_t n_max = 65, rank = 32, cols = 256;
     Random random(35);
     auto w = weights(random, groups * rank, cols);
     auto o = random.halves(size_t(n_max) * groups * cols);
-    return chain_case("GroupedOutputQuant", n_max, [=](auto& place, int32_t n) {
+    return chain_case(name, n_max, [=](auto& place, int32_t n) {
         size_t values = size_t(n) * groups * rank;
         bf16* t = place.template out<bf16>(values);
         QuantRows out{place.template out<uint8_t>(values),
                       place.template out<uint8_t>(values / 32)};
-        GroupedOutputQuant op{{t, w.in(place), place.in(o), n, groups}, {out, t, n, groups * rank}};
-        return Built<GroupedOutputQuant>{
-            op, {{t, groups * rank * 2}, {out.codes, groups * rank}, {out.scales, groups}}};
+        GroupedOutputQuant op{{t, w.in(place), place.in(o), n, groups},
+                              {out, t, n, groups * rank, group}};
+        return Built<GroupedOutputQuant>{op,
+                                         {{t, size_t(groups) * rank * 2},
+                                          {out.codes, size_t(groups) * rank},
+                                          {out.scales, size_t(groups)}}};
     });
 }
 
 // The main output would be codes, which a reference with another order of additions may round to a
 // neighbour. So they are compared as bits with the parts, and with the reference through the next
 // linear.
-Case gate_up() {
-    constexpr int32_t n_max = 65, inner = 64, dim = 1280;
+Case gate_up(const char* name, int32_t inner, int32_t group) {
+    constexpr int32_t n_max = 65, dim = 1280;
     Random random(36);
     auto g = weights(random, inner, dim), u = weights(random, inner, dim),
          down = weights(random, 32, inner);
     auto x = quant_rows(random, n_max, dim);
-    auto c = chain_case("GateUp", n_max, [=](auto& place, int32_t n) {
+    auto c = chain_case(name, n_max, [=](auto& place, int32_t n) {
         size_t values = size_t(n) * inner;
         QuantRows rows = x.in(place), out{place.template out<uint8_t>(values),
                                           place.template out<uint8_t>(values / 32)};
         bf16 *gate = place.template out<bf16>(values), *up = place.template out<bf16>(values);
         GateUp op{{gate, g.in(place), rows, n},
                   {up, u.in(place), rows, n},
-                  {out, gate, up, nullptr, n, inner, 10.0f}};
+                  {out, gate, up, nullptr, n, inner, 10.0f, group}};
         place.run(op);
         bf16* y = place.template out<bf16>(size_t(n) * 32);
         place.run(LinearFp8{y, down.in(place), out, n});
         QuantRows again{place.template out<uint8_t>(values),
                         place.template out<uint8_t>(values / 32)};
         op.swiglu.out = again;
-        return Built<GateUp>{op, {{y, 64}, {again.codes, inner}, {again.scales, inner / 32}}};
+        return Built<GateUp>{
+            op, {{y, 64}, {again.codes, size_t(inner)}, {again.scales, size_t(inner) / 32}}};
     });
     c.limit = 1e-4;  // a value between two codes may go to either side
     return c;
@@ -221,16 +248,25 @@ Case gate_up() {
 }  // namespace
 
 std::vector<Case> chain_cases() {
-    return {hyper_step("HyperStep", false, false, 160, 300),
-            hyper_step("HyperStep expand", true, false, 160, 300),
-            hyper_step("HyperStep combine", true, true, 160, 300),
-            hyper_step("HyperStep combine 5120", true, true, 5120, 17),
+    StepKind plain, expand{true}, combine{true, true}, own{true, true, true, false, 128},
+        end{true, true, true, true, 128};
+    return {hyper_step("HyperStep", plain, 160, 300),
+            hyper_step("HyperStep expand", expand, 160, 300),
+            hyper_step("HyperStep combine", combine, 160, 300),
+            hyper_step("HyperStep combine 5120", combine, 5120, 17),
+            hyper_step("HyperStep own", own, 256, 300),
+            hyper_step("HyperStep own 4096", own, 4096, 17),
+            hyper_step("HyperStep end", end, 256, 300),
             linear_pair(),
-            latent_finish(false),
-            latent_finish(true),
-            rotated_attention(),
-            grouped_quant(),
-            gate_up()};
+            latent_finish("LatentFinish", false, 32),
+            latent_finish("LatentFinish store", true, 32),
+            latent_finish("LatentFinish /128", true, 128),
+            rotated_attention("RotatedAttention", false),
+            rotated_attention("RotatedAttention normed", true),
+            grouped_quant("GroupedOutputQuant", 3, 32),
+            grouped_quant("GroupedOutputQuant /128", 4, 128),
+            gate_up("GateUp", 64, 32),
+            gate_up("GateUp /128", 128, 128)};
 }
 
 }  // namespace sluice::selftest_detail

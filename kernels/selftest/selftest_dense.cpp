@@ -7,22 +7,25 @@ namespace {
 constexpr int32_t most = 1024;
 constexpr double near = 1e-6;
 
-Case act_quant() {
-    auto x = Random(1).halves(size_t(most) * 160);
+// The name of a case with another size of quantised groups.
+std::string grouped(std::string name, int32_t group) {
+    return group == 32 ? name : name + " /" + std::to_string(group);
+}
+
+Case act_quant(int32_t cols, int32_t group) {
+    auto x = Random(1).halves(size_t(most) * cols);
     for (int i = 0; i < 32; ++i) x[i] = to_bf16(0.0f);  // an empty group takes the smallest scale
     x[40] = to_bf16(INFINITY);
-    return make_case("ActQuant", Values::bits, 0, most, [x](auto& place, int32_t n, auto& out) {
-        size_t values = size_t(n) * 160;
-        QuantRows q{place.template out<uint8_t>(values), place.template out<uint8_t>(values / 32)};
-        place.run(ActQuant{q, place.in(x), n, 160});
-        std::vector<std::byte> codes, scales;
-        place.fetch(codes, q.codes, values);
-        place.fetch(scales, q.scales, values / 32);
-        for (int32_t i = 0; i < n; ++i) {
-            out.insert(out.end(), codes.begin() + i * 160, codes.begin() + (i + 1) * 160);
-            out.insert(out.end(), scales.begin() + i * 5, scales.begin() + (i + 1) * 5);
-        }
-    });
+    // Small values that a wide group loses.
+    for (int i = cols + 64; i < 2 * cols; ++i) x[i] = to_bf16(to_float(x[i]) * 0x1p-15f);
+    return make_case(grouped("ActQuant", group), Values::bits, 0, most,
+                     [=](auto& place, int32_t n, auto& out) {
+                         size_t values = size_t(n) * cols;
+                         QuantRows q{place.template out<uint8_t>(values),
+                                     place.template out<uint8_t>(values / 32)};
+                         place.run(ActQuant{q, place.in(x), n, cols, group});
+                         fetch_quantised(place, q, n, cols, out);
+                     });
 }
 
 Case rope_requant(const char* name, Requant kind, bool inverse, bool rotate) {
@@ -34,6 +37,38 @@ Case rope_requant(const char* name, Requant kind, bool inverse, bool rotate) {
         place.run(RopeRequant{v, n, 3, 96, rope, 1, 2, inverse, kind});
         place.fetch(out, v, size_t(n) * 3 * 96);
     });
+}
+
+// The rotated values are kept as they are.
+Case requant_kept() {
+    auto x = Random(22).halves(size_t(most) * 3 * 96);
+    return make_case("RopeRequant fp8/64", Values::bits, 0, most,
+                     [=](auto& place, int32_t n, auto& out) {
+                         bf16* v = place.in(x);
+                         place.run(RopeRequant{v, n, 3, 96, rope_of(place, 2 * most + 2, 16), 1, 2,
+                                               false, Requant::fp8_64, 32});
+                         place.fetch(out, v, size_t(n) * 3 * 96);
+                     });
+}
+
+Case hadamard(int32_t dim) {
+    auto x = Random(23).halves(size_t(most) * dim);
+    return make_case("Hadamard " + std::to_string(dim), Values::bits, 0, most,
+                     [=](auto& place, int32_t n, auto& out) {
+                         bf16* v = place.in(x);
+                         place.run(Hadamard{v, n, dim});
+                         place.fetch(out, v, size_t(n) * dim);
+                     });
+}
+
+Case head_norm(int32_t heads, int32_t dim) {
+    auto x = Random(24).halves(size_t(most) * heads * dim);
+    return make_case("HeadNorm " + std::to_string(dim), Values::halves, near, most,
+                     [=](auto& place, int32_t n, auto& out) {
+                         bf16* v = place.in(x);
+                         place.run(HeadNorm{v, n, heads, dim, 1e-6f});
+                         place.fetch(out, v, size_t(n) * heads * dim);
+                     });
 }
 
 Case rms_norm(int32_t cols) {
@@ -132,6 +167,28 @@ Case hyper_mix(int32_t dim) {
                      });
 }
 
+Case hyper_pre(int32_t dim) {
+    Random random(25);
+    auto h = random.halves(size_t(most) * 4 * dim);
+    auto fn = random.floats(size_t(4) * 4 * dim, 0.1f), base = random.floats(4),
+         scale = random.floats(1);
+    return make_case("HyperMix pre", Values::floats, near, most,
+                     [=](auto& place, int32_t n, auto& out) {
+                         HyperMix op{};
+                         op.pre = place.template out<float>(size_t(n) * 4);
+                         op.h = place.in(h);
+                         op.fn = {place.in(fn), 4, 4 * dim};
+                         op.base = place.in(base);
+                         op.scale = place.in(scale);
+                         op.n = n;
+                         op.hc = 4;
+                         op.dim = dim;
+                         op.eps = op.hc_eps = 1e-6f;
+                         place.run(op);
+                         place.fetch(out, op.pre, size_t(n) * 4);
+                     });
+}
+
 Case hyper_collapse(int32_t dim) {
     Random random(8);
     auto h = random.halves(size_t(most) * 4 * dim);
@@ -168,12 +225,18 @@ Case scale_bf16() {
 }  // namespace
 
 std::vector<Case> dense_cases() {
-    return {act_quant(),
+    return {act_quant(160, 32),
+            act_quant(384, 128),
             rope_requant("RopeRequant rotate", Requant::none, true, true),
             rope_requant("RopeRequant fp8", Requant::fp8_32, false, true),
             rope_requant("RopeRequant fp4/32", Requant::fp4_32, false, true),
             rope_requant("RopeRequant fp4/16", Requant::fp4_16, false, true),
+            requant_kept(),
+            hadamard(8),
+            hadamard(128),
             rms_norm(1280),
+            head_norm(3, 96),
+            head_norm(1, 512),
             linear_fp8(112, 160, most),
             linear_fp8(72, 5120, 300),
             linear_fp8(80, 8192, 65),
@@ -186,6 +249,7 @@ std::vector<Case> dense_cases() {
             grouped_output(2, 64, 4096, 65),
             grouped_output(2, 896, 64, most),
             hyper_mix(160),
+            hyper_pre(160),
             hyper_collapse(96),
             hyper_expand(96),
             scale_bf16()};

@@ -49,6 +49,38 @@ Case attention(int32_t heads, int32_t dim, int32_t window, int32_t k, int32_t n_
                      });
 }
 
+// All rows that are complete, instead of a list.
+Case attention_all(int32_t ratio, int32_t n_max) {
+    Random random(24);
+    constexpr int32_t heads = 6, dim = 96, window = 24, position = 53;
+    int32_t rows = (position + n_max) / ratio;
+    auto q = random.halves(size_t(n_max) * heads * dim), chunk = random.halves(size_t(n_max) * dim);
+    auto buffer = random.halves(size_t(window) * dim),
+         compressed = random.halves(size_t(rows) * dim);
+    auto sink = random.floats(heads);
+    return make_case("SparseAttention all", Values::halves, 4e-6, n_max,
+                     [=](auto& place, int32_t n, auto& out) {
+                         bf16* o = place.template out<bf16>(size_t(n) * heads * dim);
+                         SparseAttention op{o,
+                                            place.in(q),
+                                            place.in(buffer),
+                                            place.in(chunk),
+                                            place.in(compressed),
+                                            nullptr,
+                                            place.in(sink),
+                                            n,
+                                            heads,
+                                            dim,
+                                            window,
+                                            position,
+                                            rows,
+                                            1.0f / std::sqrt(float(dim)),
+                                            ratio};
+                         place.run(op);
+                         place.fetch(out, o, size_t(n) * heads * dim);
+                     });
+}
+
 Case window_store(int32_t n_max) {
     Random random(12);
     auto chunk = random.halves(size_t(n_max) * 64), buffer = random.halves(size_t(24) * 64);
@@ -74,6 +106,25 @@ Case compress_pool(int32_t ratio) {
                                    place.in(open_gate), n, 96, ratio, 1});
             place.fetch(out, latent, size_t(groups) * 96);
         });
+}
+
+// Gates by place, and groups that overlap the one before.
+Case compress_overlap(int32_t ratio) {
+    Random random(25);
+    constexpr int32_t dim = 96, open_rows = 1;
+    size_t open = size_t(2) * ratio * 2 * dim;
+    auto kv = random.floats(size_t(most) * 2 * dim), gate = random.floats(size_t(most) * 2 * dim);
+    auto open_kv = random.floats(open), open_gate = random.floats(open);
+    auto by_place = random.floats(size_t(ratio) * 2 * dim);
+    return make_case("CompressPool overlap", Values::halves, near, most,
+                     [=](auto& place, int32_t n, auto& out) {
+                         int32_t groups = (open_rows + n) / ratio;
+                         bf16* latent = place.template out<bf16>(size_t(groups) * dim);
+                         place.run(CompressPool{latent, place.in(kv), place.in(gate),
+                                                place.in(open_kv), place.in(open_gate), n, dim,
+                                                ratio, open_rows, place.in(by_place), true, true});
+                         place.fetch(out, latent, size_t(groups) * dim);
+                     });
 }
 
 // Small integers: every order of additions gives the same scores, and many of them are equal.
@@ -138,48 +189,53 @@ Case engram_gate(int32_t dim) {
 }
 
 // Ids and weights in one list of numbers, so that a wrong id is a large error.
-Case route(int32_t experts, int32_t k) {
+Case route(const char* name, int32_t experts, int32_t k, bool given) {
     Random random(17);
     auto gate = whole(random, size_t(experts) * 64, -2, 2),
          x = whole(random, size_t(most) * 64, -1, 1);
     for (auto& v : x) v = to_bf16(to_float(v) * 0.0625f);
     auto bias = random.floats(experts, 0.1f);
-    return make_case("Route " + std::to_string(experts), Values::floats, 1e-9, most,
-                     [=](auto& place, int32_t n, auto& out) {
-                         auto* ids = place.template out<int32_t>(size_t(n) * k);
-                         auto* weights = place.template out<float>(size_t(n) * k);
-                         place.run(Route{ids,
-                                         weights,
-                                         {place.in(gate), experts, 64},
-                                         place.in(bias),
-                                         place.in(x),
-                                         n,
-                                         k,
-                                         1.5f});
-                         std::vector<std::byte> a, b;
-                         place.fetch(a, ids, size_t(n) * k);
-                         place.fetch(b, weights, size_t(n) * k);
-                         for (size_t i = 0; i < size_t(n) * k; ++i) {
-                             int32_t id;
-                             std::memcpy(&id, a.data() + i * 4, 4);
-                             float number = float(id);
-                             auto* bytes = reinterpret_cast<const std::byte*>(&number);
-                             out.insert(out.end(), bytes, bytes + 4);
-                             out.insert(out.end(), b.begin() + ptrdiff_t(i) * 4,
-                                        b.begin() + ptrdiff_t(i + 1) * 4);
-                         }
-                     });
+    std::vector<int32_t> fixed(size_t(most) * k);
+    for (auto& id : fixed) id = int32_t(random.next() % uint64_t(experts));
+    return make_case(name, Values::floats, 1e-9, most, [=](auto& place, int32_t n, auto& out) {
+        auto* ids = given ? place.in(fixed) : place.template out<int32_t>(size_t(n) * k);
+        auto* weights = place.template out<float>(size_t(n) * k);
+        place.run(Route{ids,
+                        weights,
+                        {place.in(gate), experts, 64},
+                        given ? nullptr : place.in(bias),
+                        place.in(x),
+                        n,
+                        k,
+                        1.5f,
+                        given ? 0.0f : 1e-20f,
+                        given,
+                        given});
+        std::vector<std::byte> a, b;
+        place.fetch(a, ids, size_t(n) * k);
+        place.fetch(b, weights, size_t(n) * k);
+        for (size_t i = 0; i < size_t(n) * k; ++i) {
+            int32_t id;
+            std::memcpy(&id, a.data() + i * 4, 4);
+            float number = float(id);
+            auto* bytes = reinterpret_cast<const std::byte*>(&number);
+            out.insert(out.end(), bytes, bytes + 4);
+            out.insert(out.end(), b.begin() + ptrdiff_t(i) * 4, b.begin() + ptrdiff_t(i + 1) * 4);
+        }
+    });
 }
 
-Case swiglu() {
+Case swiglu(const char* name, int32_t cols, int32_t group) {
     Random random(18);
-    auto g = random.halves(size_t(most) * 96, 4.0f), u = random.halves(size_t(most) * 96, 4.0f);
+    auto g = random.halves(size_t(most) * cols, 4.0f), u = random.halves(size_t(most) * cols, 4.0f);
+    for (size_t i = 0; i < u.size(); ++i)  // small values that a wide group loses
+        if (i / 32 % 4 == 1) u[i] = to_bf16(to_float(u[i]) * 0x1p-16f);
     auto w = random.floats(most);
-    return make_case("Swiglu", Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
-        size_t values = size_t(n) * 96;
+    return make_case(name, Values::bits, 0, most, [=](auto& place, int32_t n, auto& out) {
+        size_t values = size_t(n) * cols;
         QuantRows q{place.template out<uint8_t>(values), place.template out<uint8_t>(values / 32)};
-        place.run(Swiglu{q, place.in(g), place.in(u), place.in(w), n, 96, 10.0f});
-        place.fetch(out, q.codes, values);
+        place.run(Swiglu{q, place.in(g), place.in(u), place.in(w), n, cols, 10.0f, group});
+        fetch_quantised(place, q, n, cols, out);
     });
 }
 
@@ -222,11 +278,22 @@ Tokens tokens_of(Random& random, int32_t n, int32_t dim) {
     return t;
 }
 
-Case routed_expert(int32_t dim, int32_t inner, int32_t n_max) {
+// In a group of 128, one inner block in four is made small, and large again by w2.
+void spread_blocks(ExpertData& e) {
+    for (int32_t r = 0; r < e.inner; ++r)
+        for (int32_t b = 0; r / 32 % 4 == 1 && b < e.dim / 32; ++b)
+            e.s1[size_t(r) * (e.dim / 32) + b] -= 16;
+    for (int32_t r = 0; r < e.dim; ++r)
+        for (int32_t b = 1; b < e.inner / 32; b += 4) e.s2[size_t(r) * (e.inner / 32) + b] += 16;
+}
+
+Case routed_expert(int32_t dim, int32_t inner, int32_t n_max, int32_t group = 32) {
     Random random(19);
     auto e = expert_data(random, dim, inner);
+    if (group == 128) spread_blocks(e);
     auto t = tokens_of(random, n_max, dim);
-    return make_case("RoutedExpert " + std::to_string(inner) + "x" + std::to_string(dim),
+    return make_case("RoutedExpert " + std::to_string(inner) + "x" + std::to_string(dim) +
+                         (group == 128 ? " /128" : ""),
                      Values::bits, 0, n_max, [=](auto& place, int32_t n, auto& out) {
                          bf16* o = place.template out<bf16>(size_t(n) * dim);
                          place.run(RoutedExpert{o,
@@ -236,7 +303,8 @@ Case routed_expert(int32_t dim, int32_t inner, int32_t n_max) {
                                                 place.shared(t.slots),
                                                 place.shared(t.weights),
                                                 n,
-                                                10.0f});
+                                                10.0f,
+                                                group});
                          place.fetch(out, o, size_t(n) * dim);
                      });
 }
@@ -297,20 +365,29 @@ Case best() {
 std::vector<Case> sparse_cases() {
     return {attention(6, 96, 24, 16, most),
             attention(20, 512, 128, 512, 17),
+            attention_all(4, most),
             window_store(most),
             compress_pool(2),
+            compress_overlap(4),
             index_topk(Candidates::none, most),
             index_topk(Candidates::publish, most),
             index_topk(Candidates::restrict, 300),
             engram_gather(),
             engram_gate(160),
-            route(24, 3),
-            route(384, 6),
-            swiglu(),
+            route("Route 24", 24, 3, false),
+            route("Route 384", 384, 6, false),
+            route("Route given", 256, 6, true),
+            route("Route given one", 33, 1, true),
+            swiglu("Swiglu", 96, 32),
+            swiglu("Swiglu /128", 384, 128),
             routed_expert(288, 160, most),
             routed_expert(5120, 96, 17),
             routed_expert(1024, 768, 65),
             routed_expert(5120, 2304, 5),
+            routed_expert(288, 384, most, 128),
+            routed_expert(4096, 128, 17, 128),
+            routed_expert(1024, 768, 65, 128),
+            routed_expert(4096, 2048, 5, 128),
             expert_batch(256, 64, 300),
             combine(),
             best()};

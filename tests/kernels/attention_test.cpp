@@ -10,7 +10,7 @@ using namespace sluice::test;
 namespace {
 
 struct AttentionCase {
-    int32_t n, heads, dim, window, position, k, rows;
+    int32_t n, heads, dim, window, position, k, rows, ratio = 0;
     std::vector<bf16> q, buffer, chunk, compressed;
     std::vector<int32_t> topk;
     std::vector<float> sink;
@@ -28,6 +28,11 @@ struct AttentionCase {
         for (int32_t i = 0; i < n * k; ++i)
             topk.push_back(rows == 0 || random.below(4) == 0 ? -1 : random.below(rows));
     }
+    // All rows that a query may see, instead of a list.
+    void attend_all(int32_t every) {
+        ratio = every;
+        topk.clear();
+    }
     size_t out_size() const { return size_t(n) * heads * dim; }
     SparseAttention op() const {
         SparseAttention op{};
@@ -37,6 +42,7 @@ struct AttentionCase {
         op.window = window;
         op.position = position;
         op.k = k;
+        op.ratio = ratio;
         op.scale = 0.5f / std::sqrt(float(dim));
         return op;
     }
@@ -64,7 +70,7 @@ std::vector<bf16> run_reference(const AttentionCase& c) {
     op.buffer = c.buffer.data();
     op.chunk = c.chunk.data();
     op.compressed = c.rows > 0 ? c.compressed.data() : nullptr;
-    op.topk = c.topk.data();
+    op.topk = c.topk.empty() ? nullptr : c.topk.data();
     op.sink = c.sink.data();
     reference::run(op);
     return out;
@@ -126,9 +132,37 @@ TEST_CASE("SparseAttention: no key gives zero, a list of -1 only the window") {
     }
 }
 
+TEST_CASE("SparseAttention: with a ratio, the rows that are complete and no others") {
+    for (int32_t ratio : {1, 4, 128})
+        for (int32_t position : {0, 2, 3, 126, 127, 500})
+            for (int32_t n : {1, 2, 9}) {
+                CAPTURE(ratio);
+                int32_t rows = (position + n) / ratio;
+                AttentionCase all(n, 5, 64, 8, position, rows, rows, 14), listed = all;
+                all.attend_all(ratio);
+                for (int32_t i = 0; i < n; ++i)
+                    for (int32_t t = 0; t < rows; ++t)
+                        listed.topk[i * rows + t] = t < (position + i + 1) / ratio ? t : -1;
+                check(all);
+                CHECK(differences(run_reference(all), run_reference(listed)) == 0);
+                for (auto& on : backends_present())
+                    if (on.cpu) CHECK(differences(run_on(on, all), run_on(on, listed)) == 0);
+            }
+}
+
+TEST_CASE("SparseAttention: with a ratio, thousands of rows") {
+    AttentionCase many(2, 17, 40, 128, 16000, 4096, 4000, 15),
+        one(1, 4, 512, 128, 4094, 64, 31, 16);
+    many.attend_all(4);
+    one.attend_all(128);
+    check(many);
+    check(one);
+}
+
+namespace {
+
 // A chunk gives the same as its tokens one by one, with the buffer between them.
-TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a time") {
-    AttentionCase c(19, 6, 48, 8, 13, 4, 40, 9);
+void check_tokens(const AttentionCase& c) {
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
         std::vector<bf16> whole = run_on(on, c), buffer = c.buffer;
@@ -140,7 +174,8 @@ TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a t
             one.buffer = buffer;
             one.q.assign(c.q.begin() + i * row, c.q.begin() + (i + 1) * row);
             one.chunk.assign(c.chunk.begin() + i * c.dim, c.chunk.begin() + (i + 1) * c.dim);
-            one.topk.assign(c.topk.begin() + i * c.k, c.topk.begin() + (i + 1) * c.k);
+            if (c.ratio == 0)
+                one.topk.assign(c.topk.begin() + i * c.k, c.topk.begin() + (i + 1) * c.k);
             std::vector<bf16> got = run_on(on, one);
             for (size_t d = 0; d < row; ++d) wrong += got[d].bits != whole[i * row + d].bits;
             buffer = store_on(on, buffer, one.chunk, 1, c.dim, c.window, one.position);
@@ -150,6 +185,16 @@ TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a t
             store_on(on, c.buffer, c.chunk, c.n, c.dim, c.window, c.position);
         CHECK(differences(at_once, buffer) == 0);
     }
+}
+
+}  // namespace
+
+TEST_CASE("SparseAttention and WindowStore: a chunk equals its tokens one at a time") {
+    AttentionCase listed(19, 6, 48, 8, 13, 4, 40, 9), all = listed;
+    all.k = 40;
+    all.attend_all(4);
+    check_tokens(listed);
+    check_tokens(all);
 }
 
 TEST_CASE("SparseAttention: NaN stays in its head or in the queries that see its key") {

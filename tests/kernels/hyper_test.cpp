@@ -17,6 +17,7 @@ struct MixCase {
     int32_t n, hc, dim, iterations;
     std::vector<bf16> h;
     std::vector<float> fn, base, scale;
+    bool pre_only = false;
 
     size_t heads() const { return size_t(n) * hc; }
     HyperMix op() const {
@@ -27,7 +28,7 @@ struct MixCase {
         op.iterations = iterations;
         op.eps = 1e-20f;
         op.hc_eps = 1e-6f;
-        op.fn = {nullptr, (2 + hc) * hc, hc * dim};
+        op.fn = {nullptr, pre_only ? hc : (2 + hc) * hc, hc * dim};
         return op;
     }
 };
@@ -46,13 +47,16 @@ Mixes run_on(const TestBackend& on, const MixCase& c) {
     Operands operands(on);
     HyperMix op = c.op();
     op.pre = operands.out<float>(c.heads());
-    op.post = operands.out<float>(c.heads());
-    op.comb = operands.out<float>(c.heads() * c.hc);
+    if (!c.pre_only) {
+        op.post = operands.out<float>(c.heads());
+        op.comb = operands.out<float>(c.heads() * c.hc);
+    }
     op.h = operands.in(c.h);
     op.fn.data = operands.in(c.fn);
     op.base = operands.in(c.base);
     op.scale = operands.in(c.scale);
     on->run(op);
+    if (c.pre_only) return {operands.fetch(op.pre, c.heads()), {}, {}};
     return {operands.fetch(op.pre, c.heads()), operands.fetch(op.post, c.heads()),
             operands.fetch(op.comb, c.heads() * c.hc)};
 }
@@ -146,6 +150,124 @@ TEST_CASE("hyper: mixes near the reference, pre on the CPU the contract's bits")
                     }
             }
     }
+}
+
+TEST_CASE("hyper: pre alone, from its own rows") {
+    Random random(27);
+    for (int32_t n : {1, 2, 9, 65})
+        for (auto [hc, dim] : {std::pair{4, 96}, {4, 640}, {3, 33}}) {
+            MixCase all = random_case(random, n, hc, dim), alone = all;
+            alone.pre_only = true;
+            alone.fn.resize(size_t(hc) * hc * dim);
+            alone.base.resize(hc);
+            alone.scale.resize(1);
+            std::vector<float> want = run_reference(all).pre;
+            for (auto& on : backends_present()) {
+                CAPTURE(on.name());
+                std::vector<float> got = run_on(on, alone).pre;
+                REQUIRE(nmse(got, want) <= 1e-9);
+                if (on.cpu) REQUIRE(differences(got, run_on(on, all).pre) == 0);
+            }
+        }
+}
+
+// The streams are rounded to bf16 here, hence the tolerance.
+TEST_CASE("hyper: the end of a model as the specification has it, in one step") {
+    std::vector<bf16> h;
+    for (float u : {0.5f, -0.2f, 0.1f, 0.7f, 1.5f, 0.3f, -0.4f, 0.9f}) h.push_back(to_bf16(u));
+    std::vector<float> fn;
+    for (int a = 0; a < 4; ++a)
+        for (int b = 0; b < 8; ++b) fn.push_back(0.1f * float((a + 1) * (b + 1)) / 8);
+    MixCase c{1, 4, 2, 1, h, fn, {0.1f, -0.1f, 0.2f, 0}, {0.7f}, true};
+    const float want[] = {0.576047f, 0.577648f, 0.694170f, 0.695561f};
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        auto pre = run_on(on, c).pre;
+        for (int j = 0; j < 4; ++j) CHECK(std::fabs(pre[j] - want[j]) < 3e-4f);
+        Operands operands(on);
+        bf16* x = operands.out<bf16>(2);
+        on->run(HyperCollapse{x, operands.in(pre), operands.in(h), 1, 4, 2});
+        auto end = operands.fetch(x, 2);
+        CHECK(to_float(end[0]) == doctest::Approx(1.108818).epsilon(0.005));
+        CHECK(to_float(end[1]) == doctest::Approx(1.123400).epsilon(0.005));
+    }
+}
+
+namespace {
+
+struct Step {
+    std::vector<bf16> x, y, h;
+    std::vector<float> pre;
+    std::vector<uint8_t> codes, scales;
+};
+
+// Expands the streams (unless only pre is wanted), then collapses them with the step's own pre.
+// `parts`: as the sum of its parts.
+Step own_step(const TestBackend& on, const MixCase& c, const std::vector<bf16>& branch,
+              const std::vector<float>& coefficients, bool parts) {
+    Operands operands(on);
+    size_t values = size_t(c.n) * c.dim;
+    HyperStep op{};
+    bf16* streams = operands.in(c.h);
+    float* before = operands.in(coefficients);
+    op.mix = c.op();
+    if (!c.pre_only) {
+        op.expand = {streams, operands.in(branch), before, before, c.n, c.hc, c.dim};
+        streams = operands.out<bf16>(c.h.size());
+        op.mix.post = operands.out<float>(c.heads());
+        op.mix.comb = operands.out<float>(c.heads() * c.hc);
+    }
+    op.mix.pre = operands.out<float>(c.heads());
+    op.mix.h = streams;
+    op.mix.fn.data = operands.in(c.fn);
+    op.mix.base = operands.in(c.base);
+    op.mix.scale = operands.in(c.scale);
+    op.collapse = {operands.out<bf16>(values), op.mix.pre, streams, c.n, c.hc, c.dim};
+    std::vector<bf16> ones(c.dim, to_bf16(1.0f));
+    op.norm = {operands.out<bf16>(values), op.collapse.x, operands.in(ones), c.n, c.dim, 1e-6f};
+    op.quant = {{operands.out<uint8_t>(values), operands.out<uint8_t>(values / 32)},
+                op.norm.y,
+                c.n,
+                c.dim,
+                128};
+    if (parts)
+        on->Backend::run(op);
+    else
+        on->run(op);
+    return {operands.fetch(op.collapse.x, values),
+            operands.fetch(op.norm.y, values),
+            operands.fetch(streams, c.h.size()),
+            operands.fetch(op.mix.pre, c.heads()),
+            operands.fetch(op.quant.out.codes, values),
+            operands.fetch(op.quant.out.scales, values / 32)};
+}
+
+}  // namespace
+
+TEST_CASE("hyper: a step that collapses with its own coefficients equals its parts") {
+    Random random(28);
+    for (int32_t n : {1, 3, 17})
+        for (int32_t dim : {128, 640, 4096})
+            for (bool pre_only : {false, true}) {
+                CAPTURE(n);
+                CAPTURE(dim);
+                CAPTURE(pre_only);
+                MixCase c = random_case(random, n, 4, dim);
+                c.pre_only = pre_only;
+                auto branch = random.activations(size_t(n) * dim);
+                auto coefficients = random.floats(size_t(n) * 16, 0, 1);
+                for (auto& on : backends_present()) {
+                    CAPTURE(on.name());
+                    Step whole = own_step(on, c, branch, coefficients, false);
+                    Step parts = own_step(on, c, branch, coefficients, true);
+                    CHECK(differences(whole.h, parts.h) == 0);
+                    CHECK(differences(whole.pre, parts.pre) == 0);
+                    CHECK(differences(whole.x, parts.x) == 0);
+                    CHECK(differences(whole.y, parts.y) == 0);
+                    CHECK(whole.codes == parts.codes);
+                    CHECK(whole.scales == parts.scales);
+                }
+            }
 }
 
 TEST_CASE("hyper: CPU mixes are the same bits on every instruction set and thread count") {

@@ -14,7 +14,7 @@ namespace {
 constexpr bf16 untouched{0xffff};
 
 struct ExpertCase {
-    int32_t dim, inner, count;
+    int32_t dim, inner, count, group = 32;
     std::vector<uint8_t> codes[3], scales[3];  // w1, w2, w3, each shifted by one byte
     std::vector<uint8_t> x, x_scales;
     std::vector<int32_t> rows, slots;
@@ -43,7 +43,19 @@ struct ExpertCase {
         Fp4Matrix w1{w[0] + 1, s[0] + 1, inner, dim};
         Fp4Matrix w2{w[1] + 1, s[1] + 1, dim, inner};
         Fp4Matrix w3{w[2] + 1, s[2] + 1, inner, dim};
-        return {out, {w1, w2, w3}, {}, nullptr, nullptr, nullptr, count, 10.0f};
+        return {out, {w1, w2, w3}, {}, nullptr, nullptr, nullptr, count, 10.0f, group};
+    }
+
+    // One inner block in four is 2^16 times smaller, and w2 makes up for it: most of its values are
+    // lost in a group of 128, and none in groups of 32.
+    void spread_blocks() {
+        group = 128;
+        for (int32_t r = 0; r < inner; ++r)
+            for (int32_t b = 0; r / 32 % 4 == 1 && b < dim / 32; ++b)
+                scales[0][1 + size_t(r) * (dim / 32) + b] -= 16;
+        for (int32_t r = 0; r < dim; ++r)
+            for (int32_t b = 1; b < inner / 32; b += 4)
+                scales[1][1 + size_t(r) * (inner / 32) + b] += 16;
     }
 };
 
@@ -123,6 +135,28 @@ TEST_CASE("RoutedExpert: the bits of the reference at awkward sizes") {
         CAPTURE(count);
         ExpertCase c(dim, inner, count, 1);
         check_expert(backends_present(), c);
+    }
+}
+
+TEST_CASE("RoutedExpert: groups of 128, which lose what is small beside its neighbours") {
+    auto backends = backends_present();
+    for (auto [dim, inner, count] : {std::array{128, 128, 1},
+                                     {96, 128, 2},
+                                     {256, 384, 3},
+                                     {288, 128, 5},
+                                     {544, 640, 9},
+                                     {1056, 896, 17},
+                                     {128, 128, 40},
+                                     {4096, 2048, 1}}) {
+        CAPTURE(dim);
+        CAPTURE(inner);
+        CAPTURE(count);
+        ExpertCase wide(dim, inner, count, 14);
+        wide.spread_blocks();
+        check_expert(backends, wide);
+        ExpertCase narrow = wide;
+        narrow.group = 32;
+        CHECK(differences(run_reference(narrow), run_reference(wide)) > 0);
     }
 }
 
@@ -348,7 +382,8 @@ struct Quantised {
 };
 
 Quantised swiglu_on(const TestBackend& on, const std::vector<bf16>& gate,
-                    const std::vector<bf16>& up, const std::vector<float>& weights, int32_t n) {
+                    const std::vector<bf16>& up, const std::vector<float>& weights, int32_t n,
+                    int32_t group = 32) {
     Operands operands(on);
     size_t count = gate.size();
     Swiglu op{{operands.out<uint8_t>(count), operands.out<uint8_t>(count / 32)},
@@ -357,7 +392,8 @@ Quantised swiglu_on(const TestBackend& on, const std::vector<bf16>& gate,
               operands.in(weights),
               n,
               int32_t(count / n),
-              10.0f};
+              10.0f,
+              group};
     on->run(op);
     return {operands.fetch(op.out.codes, count), operands.fetch(op.out.scales, count / 32)};
 }
@@ -397,6 +433,39 @@ TEST_CASE("Swiglu: the bits of the reference, with and without weights, NaN thro
                     CHECK(differences(got.codes, want.codes) == 0);
                     CHECK(differences(got.scales, want.scales) == 0);
                 }
+            }
+        }
+}
+
+TEST_CASE("Swiglu: groups of 128 have one scale, or are NaN as a whole") {
+    Random random(15);
+    for (int32_t cols : {128, 384, 2048})
+        for (int32_t n : {1, 3}) {
+            CAPTURE(cols);
+            size_t count = size_t(n) * cols;
+            std::vector<bf16> gate = random.activations(count), up = random.activations(count);
+            for (size_t i = 0; i < count; ++i)  // one block in four is small
+                if (i / 32 % 4 == 2) up[i] = to_bf16(to_float(up[i]) * 0x1p-16f);
+            if (n == 3) gate[cols + 70] = to_bf16(NAN);
+            std::vector<float> weights = random.floats(n, 0.1f, 1.5f);
+            Quantised want{std::vector<uint8_t>(count), std::vector<uint8_t>(count / 32)};
+            reference::run(Swiglu{{want.codes.data(), want.scales.data()},
+                                  gate.data(),
+                                  up.data(),
+                                  weights.data(),
+                                  n,
+                                  cols,
+                                  10.0f,
+                                  128});
+            for (size_t b = 0; b < count / 32; ++b) {
+                CHECK(want.scales[b] == want.scales[b / 4 * 4]);
+                CHECK((want.scales[b] == 255) == (n == 3 && int32_t(b / 4) == cols / 128));
+            }
+            for (auto& on : backends_present()) {
+                CAPTURE(on.name());
+                Quantised got = swiglu_on(on, gate, up, weights, n, 128);
+                CHECK(differences(got.codes, want.codes) == 0);
+                CHECK(differences(got.scales, want.scales) == 0);
             }
         }
 }

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "kernels/reference/reference.h"
 #include "tests/support/backends.h"
 #include "tests/support/random.h"
@@ -26,10 +28,26 @@ std::vector<bf16> described_input() {
     return x;
 }
 
-std::vector<bf16> requant(const TestBackend& on, std::vector<bf16> x, Requant kind) {
+// The vector of deepseek-v4.md section 10.
+std::vector<bf16> described_vector() {
+    std::vector<bf16> x;
+    for (int i = 0; i < 128; ++i)
+        x.push_back(to_bf16(float(std::sin(1 + 0.9 * i) * (1 + 0.05 * i))));
+    return x;
+}
+
+std::vector<bf16> requant(const TestBackend& on, std::vector<bf16> x, Requant kind,
+                          int32_t kept = 0) {
     Operands operands(on);
     bf16* device = operands.in(x);
-    on->run(RopeRequant{device, 1, 1, int32_t(x.size()), {}, 0, 1, false, kind});
+    on->run(RopeRequant{device, 1, 1, int32_t(x.size()), {}, 0, 1, false, kind, kept});
+    return operands.fetch(device, x.size());
+}
+
+std::vector<bf16> hadamard(const TestBackend& on, const std::vector<bf16>& x, int32_t dim) {
+    Operands operands(on);
+    bf16* device = operands.in(x);
+    on->run(Hadamard{device, int32_t(x.size()) / dim, dim});
     return operands.fetch(device, x.size());
 }
 
@@ -37,17 +55,19 @@ struct Quantised {
     std::vector<uint8_t> codes, scales;
 };
 
-Quantised quantise(const TestBackend& on, const std::vector<bf16>& x, int32_t n) {
+Quantised quantise(const TestBackend& on, const std::vector<bf16>& x, int32_t n,
+                   int32_t group = 32) {
     Operands operands(on);
     int32_t cols = int32_t(x.size()) / n;
     QuantRows out{operands.out<uint8_t>(x.size()), operands.out<uint8_t>(x.size() / 32)};
-    on->run(ActQuant{out, operands.in(x), n, cols});
+    on->run(ActQuant{out, operands.in(x), n, cols, group});
     return {operands.fetch(out.codes, x.size()), operands.fetch(out.scales, x.size() / 32)};
 }
 
-Quantised quantise_reference(const std::vector<bf16>& x, int32_t n) {
+Quantised quantise_reference(const std::vector<bf16>& x, int32_t n, int32_t group) {
     Quantised q{std::vector<uint8_t>(x.size()), std::vector<uint8_t>(x.size() / 32)};
-    reference::run(ActQuant{{q.codes.data(), q.scales.data()}, x.data(), n, int32_t(x.size()) / n});
+    reference::run(
+        ActQuant{{q.codes.data(), q.scales.data()}, x.data(), n, int32_t(x.size()) / n, group});
     return q;
 }
 
@@ -115,11 +135,18 @@ TEST_CASE("quant: act_quant equals the reference bit for bit") {
         CAPTURE(on.name());
         Random random(1);
         for (int32_t n : {1, 2, 3, 17, 65})
-            for (int32_t cols : {32, 64, 96, 160, 5120}) {
+            for (auto [cols, group] : {std::pair{32, 32},
+                                       {64, 32},
+                                       {96, 32},
+                                       {160, 32},
+                                       {5120, 32},
+                                       {128, 128},
+                                       {384, 128},
+                                       {4096, 128}}) {
                 if (int64_t(n) * cols > 100000) continue;
                 for (auto x :
                      {random.activations(size_t(n) * cols), wild(random, size_t(n) * cols)}) {
-                    auto got = quantise(on, x, n), want = quantise_reference(x, n);
+                    auto got = quantise(on, x, n, group), want = quantise_reference(x, n, group);
                     REQUIRE(got.codes == want.codes);
                     REQUIRE(got.scales == want.scales);
                 }
@@ -150,18 +177,95 @@ TEST_CASE("quant: a block with a non-finite value is NaN, its neighbours are not
     }
 }
 
+TEST_CASE("quant: a group of 128 has one scale, and one non-finite value makes all of it NaN") {
+    std::vector<bf16> x(384, to_bf16(0));
+    x[3] = to_bf16(384);                     // scale 1
+    x[100] = to_bf16(0.75f * 0.001953125f);  // between 0 and the smallest code, 2^-9
+    x[256 + 40] = to_bf16(0.00146484375f);   // alone in its group, it has a scale of its own
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        auto q = quantise(on, x, 1, 128);
+        CHECK(q.scales ==
+              std::vector<uint8_t>{127, 127, 127, 127, 105, 105, 105, 105, 109, 109, 109, 109});
+        CHECK(q.codes[100] == 1);
+        CHECK(e4m3_to_float(q.codes[296]) == 384);
+        for (bf16 bad : {bf16_infinity, bf16_nan}) {
+            auto y = x;
+            y[128 + 70] = bad;
+            auto r = quantise(on, y, 1, 128);
+            for (size_t b = 0; b < 12; ++b) CHECK(r.scales[b] == (b / 4 == 1 ? 255 : q.scales[b]));
+            CHECK(r.codes == q.codes);
+        }
+    }
+}
+
 TEST_CASE("quant: in-place quantisers equal the reference bit for bit") {
     Random random(2);
     for (auto& on : backends_present()) {
         CAPTURE(on.name());
-        for (Requant kind : {Requant::fp8_32, Requant::fp4_32, Requant::fp4_16})
-            for (int round = 0; round < 20; ++round) {
-                auto x = round % 2 ? random.activations(3 * 160) : wild(random, 3 * 160);
-                auto want = x;
-                reference::run(RopeRequant{want.data(), 1, 1, 480, {}, 0, 1, false, kind});
-                REQUIRE(differences(requant(on, x, kind), want) == 0);
-            }
+        for (Requant kind : {Requant::fp8_32, Requant::fp4_32, Requant::fp4_16, Requant::fp8_64})
+            for (int32_t kept : {0, 64, 576})
+                for (int round = 0; round < 20; ++round) {
+                    auto x = round % 2 ? random.activations(576) : wild(random, 576);
+                    auto want = x;
+                    reference::run(
+                        RopeRequant{want.data(), 1, 1, 576, {}, 0, 1, false, kind, kept});
+                    REQUIRE(differences(requant(on, x, kind, kept), want) == 0);
+                }
     }
+}
+
+TEST_CASE("quant: the values of a group of 64 and those kept, as the specification has them") {
+    auto x = described_vector();
+    REQUIRE(floats_of(x, 3) == std::vector<float>{0.83984375f, 0.9921875f, 0.369140625f});
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        auto y = floats_of(requant(on, x, Requant::fp8_64, 64), 128);
+        CHECK(std::vector(y.begin(), y.begin() + 6) ==
+              std::vector<float>{0.8125f, 1, 0.375f, -0.625f, -1.25f, -0.875f});
+        CHECK(std::vector(y.begin() + 58, y.begin() + 66) ==
+              std::vector<float>{0.8125f, -2.5f, -4, -2.5f, 1, 3.75f, 3.71875f, 0.8046875f});
+        auto odd = x;
+        odd[20] = bf16_infinity;
+        odd[100] = bf16_nan;
+        auto bad = requant(on, odd, Requant::fp8_64, 64);
+        for (size_t i = 0; i < 128; ++i)
+            CHECK(std::isnan(to_float(bad[i])) == (i < 64 || i == 100));
+    }
+}
+
+TEST_CASE("Hadamard: the vector of the specification, in natural order, and then FP4") {
+    for (auto& on : backends_present()) {
+        CAPTURE(on.name());
+        auto y = hadamard(on, described_vector(), 128);
+        CHECK(floats_of(y, 8) == std::vector<float>{0.75f, -0.1513671875f, -0.388671875f,
+                                                    -0.447265625f, 0.90625f, 1.5390625f, 4,
+                                                    -0.62109375f});
+        CHECK(floats_of({y.begin() + 64, y.end()}, 4) ==
+              std::vector<float>{-0.54296875f, -0.2060546875f, -0.56640625f, 0.337890625f});
+        CHECK(floats_of(requant(on, y, Requant::fp4_32), 8) ==
+              std::vector<float>{1, -0.0f, -0.5f, -0.5f, 1, 1.5f, 4, -0.5f});
+    }
+}
+
+TEST_CASE("Hadamard: the reference bit by bit for every width, NaN only in its own vector") {
+    Random random(5);
+    for (int32_t dim = 1; dim <= 1024; dim *= 2)
+        for (int32_t rows : {1, 3, 33}) {
+            CAPTURE(dim);
+            CAPTURE(rows);
+            auto x = random.activations(size_t(rows) * dim), want = x;
+            if (rows == 33)
+                want[size_t(7) * dim + dim / 2] = x[size_t(7) * dim + dim / 2] = bf16_nan;
+            reference::run(Hadamard{want.data(), rows, dim});
+            for (auto& on : backends_present()) {
+                CAPTURE(on.name());
+                auto got = hadamard(on, x, dim);
+                REQUIRE(differences(got, want) == 0);
+                for (size_t i = 0; rows == 33 && i < got.size(); ++i)
+                    REQUIRE(std::isnan(to_float(got[i])) == (i / dim == 7));
+            }
+        }
 }
 
 TEST_CASE("quant: rotation, position by position, and back") {
@@ -180,16 +284,19 @@ TEST_CASE("quant: rotation, position by position, and back") {
             }
             RopeTable table{cos.data(), sin.data(), first, count, half};
             for (bool inverse : {false, true})
-                for (Requant kind : {Requant::none, Requant::fp8_32}) {
-                    if (kind != Requant::none && dim % 32 != 0) continue;
+                for (Requant kind : {Requant::none, Requant::fp8_32, Requant::fp8_64}) {
+                    int32_t kept = kind == Requant::fp8_64 ? 2 * half : 0;
+                    if (kind == Requant::fp8_32 && dim % 32 != 0) continue;
+                    if ((dim - kept) % 64 != 0 && kind == Requant::fp8_64) continue;
                     auto x = random.activations(size_t(n) * heads * dim);
                     auto want = x;
                     reference::run(RopeRequant{want.data(), n, heads, dim, table, first + 7, 2,
-                                               inverse, kind});
+                                               inverse, kind, kept});
                     Operands operands(on);
                     RopeTable there{operands.in(cos), operands.in(sin), first, count, half};
                     bf16* y = operands.in(x);
-                    on->run(RopeRequant{y, n, heads, dim, there, first + 7, 2, inverse, kind});
+                    on->run(
+                        RopeRequant{y, n, heads, dim, there, first + 7, 2, inverse, kind, kept});
                     REQUIRE(differences(operands.fetch(y, x.size()), want) == 0);
                 }
         }

@@ -42,7 +42,7 @@ inline std::vector<TestBackend> backends_present() {
         largest.experts = 512;
         largest.index_rows = 1 << 16;
         largest.window = 512;
-        largest.index_topk = 512;
+        largest.attended_rows = 4096;
         largest.head_dim = 512;
         largest.heads = 128;
         REQUIRE((*backend)->reserve(largest).has_value());

@@ -28,21 +28,26 @@ struct Sizes {
     double rows;  // Engram rows a token
     double attention_macs;
 
-    explicit Sizes(const PlanModel& model) {
+    Sizes(const PlanModel& model, int32_t context) {
         const ModelConfig& c = model.config();
         layers = c.layers, experts = c.experts, top_k = c.top_k, dim = c.hidden;
         expert = real(model.expert_bytes);
         expert_read = real(model.expert_read_bytes);
         expert_macs = 3.0 * c.hidden * c.moe_hidden;
         for (const TensorSpec& spec : model.specs) {
-            if (spec.name == "head.weight") head = real(spec_bytes(spec));
-            if (spec.home != Home::dense || spec.name == "head.weight") continue;
-            dense += real(spec_bytes(spec));
+            if (spec.head) head = real(spec_bytes(spec));
+            if (spec.home != Home::dense || spec.head) continue;
+            dense += real(resident_bytes(spec));
             const bool matrix = spec.shape.size() == 2 && spec.storage != Storage::e8m0;
             if (matrix) dense_macs += real(spec.shape[0]) * real(spec.shape[1]);
         }
         rows = static_cast<double>(c.engram_columns()) * static_cast<double>(model.tables.size());
-        attention_macs = 2.0 * layers * c.heads * c.head_dim * (c.window + c.index_topk);
+        double keys = 0;  // of all layers, at the end of the context
+        for (const LayerRows& rows : c.rows) {
+            const int32_t all = rows.ratio == 0 ? 0 : context / rows.ratio;
+            keys += c.window + (rows.chooser < 0 ? all : std::min(all, c.index_topk));
+        }
+        attention_macs = 2.0 * c.heads * c.head_dim * keys;
     }
 };
 
@@ -95,7 +100,7 @@ const char* Terms::bottleneck() const {
 
 Forecast forecast_decode(const PlanModel& model, const Plan& plan, const MachineRates& rates,
                          Warmth warmth) {
-    const Sizes s(model);
+    const Sizes s(model, plan.settings.context);
     const Hits hits = hits_of(model, plan.settings.cache_slots, plan.settings.vram_slots, warmth);
     Forecast out{
         .warmth = warmth, .tokens = 1, .ram_hits = hits.ram, .vram_hits = hits.vram, .terms = {}};
@@ -114,7 +119,7 @@ Forecast forecast_decode(const PlanModel& model, const Plan& plan, const Machine
 
 Forecast forecast_prompt(const PlanModel& model, const Plan& plan, const MachineRates& rates,
                          Warmth warmth, int32_t tokens) {
-    const Sizes s(model);
+    const Sizes s(model, plan.settings.context);
     const Hits hits = hits_of(model, plan.settings.cache_slots, plan.settings.vram_slots, warmth);
     Forecast out{.warmth = warmth,
                  .tokens = tokens,

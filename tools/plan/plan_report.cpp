@@ -16,7 +16,7 @@ const char* home_text(const PlanReport& report, const TensorClass& c) {
         case Home::dense:
             if (c.name == "head" && report.plan.head_on_host) return "RAM";
             return report.plan.settings.vram > 0 ? "VRAM" : "RAM";
-        case Home::embedding:
+        case Home::host:
             return "RAM";
         case Home::table:
             return "drive, cached";

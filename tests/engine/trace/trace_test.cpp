@@ -118,7 +118,7 @@ TEST_CASE("an invalid trace is refused, naming file and field") {
 TEST_CASE("every golden trace is accepted, with every optional field") {
     const auto files = find_traces({test::golden_folder});
     REQUIRE(files);
-    CHECK(files->size() == 17);
+    CHECK(files->size() == 25);
     for (const auto& file : *files) {
         const auto trace = read_trace(file);
         CHECK_MESSAGE(trace, (trace ? "" : trace.error().message));
@@ -130,6 +130,7 @@ TEST_CASE("every golden trace is accepted, with every optional field") {
         CHECK(trace->prompt_steps.size() == 2);
     }
     CHECK(read(with("prompt_steps", "[]")));
+    CHECK(read(edited("\"index_keys\":\"own\",", ""))->index_keys == IndexKeys::own);
     CHECK(read(with("mode", "\"thinking\"")));
 }
 
