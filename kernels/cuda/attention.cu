@@ -6,8 +6,8 @@
 // bf16 in place.
 // 3. Probabilities x keys on tensor cores. Each warp has columns of its own; keys are staged 16 at
 // a time.
-// Shared memory: 16 heads x keys fp32 + one key tile. Where that is too much, the keys pass twice in
-// parts of 512: once for the maximum, and once more for the rest.
+// Shared memory: 16 heads x keys fp32 + one key tile. Where that is too much, the keys pass twice
+// in parts of 512: once for the maximum, and once more for the rest.
 #include "kernels/cuda/attention.cuh"
 
 namespace sluice::cuda {
@@ -226,8 +226,7 @@ __device__ inline void part_most(const float* s, int count, float (&most)[2], bo
 }
 
 // Probabilities of a part, as in softmax(): the lanes' sums go on over the parts.
-__device__ inline void part_softmax(float* s, int count, const float (&most)[2],
-                                    float (&sum)[2]) {
+__device__ inline void part_softmax(float* s, int count, const float (&most)[2], float (&sum)[2]) {
     int lane = threadIdx.x % warp, w = threadIdx.x / warp;
     int padded = ceil_div(count, key_tile) * key_tile;
 #pragma unroll
@@ -302,8 +301,7 @@ __global__ void __launch_bounds__(block, resident)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         int head = head0 + w + h * warps;
-        float d = warp_sum(sum[h]) +
-                  exp_f32((head < op.heads ? op.sink[head] : 0.0f) - most[h]);
+        float d = warp_sum(sum[h]) + exp_f32((head < op.heads ? op.sink[head] : 0.0f) - most[h]);
         if (__any_sync(0xffffffffu, bad[h])) d = float_of(0x7fc00000u);
         if (threadIdx.x % warp == 0) den[w + h * warps] = d;
     }
@@ -357,9 +355,8 @@ void launch(const SparseAttention& op, const Rotation& rotation, Lane lane) {
     dim3 grid(op.n, ceil_div(op.heads, head_tile));
     size_t bytes = attention_shared_bytes(op.window, op.k, op.dim);
     if (!holds_all(op.window, op.k, op.dim))
-        return launch_plain(
-            op.dim <= 128 ? attention_parts_kernel<2> : attention_parts_kernel<8>, grid, block,
-            bytes, lane, op, rotation);
+        return launch_plain(op.dim <= 128 ? attention_parts_kernel<2> : attention_parts_kernel<8>,
+                            grid, block, bytes, lane, op, rotation);
     Shape shape{padded_keys(op.window, op.k), ceil_div(op.dim, 16) * 16};
     launch_plain(attention_kernel, grid, block, bytes, lane, op, rotation, shape);
 }

@@ -12,8 +12,8 @@ struct Rotation {
 };
 
 constexpr int few_queries = 8;
-// For at most few_queries queries: two launches that spread over the device, or four where one block
-// of threads cannot hold all scores of its heads.
+// For at most few_queries queries: two launches that spread over the device, or four where one
+// block of threads cannot hold all scores of its heads.
 void launch_few(const SparseAttention& op, const Rotation& rotation, Lane lane);
 size_t few_shared_bytes(int window, int k);
 size_t few_parts_scratch_bytes(int heads, int window, int k, int dim);
@@ -130,8 +130,8 @@ __device__ inline void score_tile(const SparseAttention& op, const Turn& turn, i
 
 // One warp per head: maximum, P, denominator. P stays in s, rounded to bf16; the tail up to
 // `padded` is set to zero.
-__device__ inline void softmax(const SparseAttention& op, int head0, int count, int padded, int stride,
-                        float* s, float* den) {
+__device__ inline void softmax(const SparseAttention& op, int head0, int count, int padded,
+                               int stride, float* s, float* den) {
     int lane = threadIdx.x % warp;
     for (int h = threadIdx.x / warp; h < head_tile; h += warps) {
         float* row = s + h * stride;

@@ -2,8 +2,8 @@
 // per warp; then probabilities and the weighted sum, with 32 columns of 16 heads per block of
 // threads. The additions are those of attention_kernel.
 //
-// With many keys: addresses of the keys, scores, probabilities, and weighted sums of up to 1024 keys
-// each; the last block of threads to finish adds these up.
+// With many keys: addresses of the keys, scores, probabilities, and weighted sums of up to 1024
+// keys each; the last block of threads to finish adds these up.
 #include "kernels/cuda/attention.cuh"
 
 namespace sluice::cuda {
@@ -124,7 +124,8 @@ __device__ inline float* scores_of(const Parts& parts, int query, int tiles, int
 
 __global__ void __launch_bounds__(block) parts_list_kernel(SparseAttention op, Parts parts) {
     start_after_previous();
-    int query = blockIdx.x, count = list_keys(op, query, parts.keys + int64_t(query) * parts.stride);
+    int query = blockIdx.x,
+        count = list_keys(op, query, parts.keys + int64_t(query) * parts.stride);
     if (threadIdx.x == 0) parts.count[query] = count;
 }
 
@@ -203,7 +204,8 @@ __device__ inline void part_values(const SparseAttention& op, const bf16* const*
 #pragma unroll
         for (int i = 0; i < each; ++i) {
             int piece = threadIdx.x + i * block, key = base + piece / pieces;
-            next[i] = load8(key < count ? keys[key] : nullptr, column0 + piece % pieces * 8, op.dim);
+            next[i] =
+                load8(key < count ? keys[key] : nullptr, column0 + piece % pieces * 8, op.dim);
         }
     };
     fetch_part(0);
@@ -244,7 +246,8 @@ __global__ void __launch_bounds__(block)
     __shared__ bool last;
     start_after_previous();
     int query = blockIdx.z, lane = threadIdx.x % warp, quad = lane % 4, g = lane / 4;
-    int count = parts.count[query], sums = ceil_div(count, sum_keys), part = blockIdx.x % parts.sums;
+    int count = parts.count[query], sums = ceil_div(count, sum_keys),
+        part = blockIdx.x % parts.sums;
     int column0 = int(blockIdx.x / parts.sums) * columns, column = threadIdx.x / warp * 8;
     int here = min(sum_keys, count - part * sum_keys);
     if (here <= 0) return;
@@ -287,7 +290,8 @@ __global__ void __launch_bounds__(block)
     }
     if (!works) return;
     Turn back = turn_of(rotation.rope, rotation.position + query, op.dim, true);
-    write_tile(op, back, query, blockIdx.y * head_tile, column, c, parts.den + head_row * head_tile);
+    write_tile(op, back, query, blockIdx.y * head_tile, column, c,
+               parts.den + head_row * head_tile);
 }
 
 // Every array starts at a multiple of 256 bytes.
@@ -323,9 +327,8 @@ void launch_parts(const SparseAttention& op, const Rotation& rotation, Lane lane
     launch_kernel(parts_scores_kernel, dim3(ceil_div(parts.stride, warps * 8), tiles, op.n), block,
                   0, lane, op, rotation, parts);
     launch_kernel(parts_softmax_kernel, dim3(op.heads, op.n), block, 0, lane, op, parts);
-    launch_kernel(parts_values_kernel,
-                  dim3(ceil_div(op.dim, columns) * parts.sums, tiles, op.n), block, 0, lane, op,
-                  rotation, parts);
+    launch_kernel(parts_values_kernel, dim3(ceil_div(op.dim, columns) * parts.sums, tiles, op.n),
+                  block, 0, lane, op, rotation, parts);
 }
 
 }  // namespace

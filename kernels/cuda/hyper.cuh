@@ -17,8 +17,8 @@ namespace {
 constexpr int block = 256, tokens = 4, hc_max = 4;
 constexpr int rows_max = (2 + hc_max) * hc_max, sums = rows_max + 1;
 
-// Slices of the width, each of them summed by itself: whole ones of 256 at the models' widths. Calls
-// body(their number as a constant).
+// Slices of the width, each of them summed by itself: whole ones of 256 at the models' widths.
+// Calls body(their number as a constant).
 template <class Body>
 auto with_slices(int dim, const Body& body) {
     switch (dim) {

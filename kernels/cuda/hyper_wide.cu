@@ -110,8 +110,8 @@ __device__ inline void finish_row(const HyperStep& op, const uint32_t* collapsed
 }
 
 // One block of threads per token: combine, expand, collapse, norm and quantisation. The streams may
-// stay in place, because the thread that writes a value is the one that read it. A step whose coefficients are its own expands before the mix and
-// collapses after it.
+// stay in place, because the thread that writes a value is the one that read it. A step whose
+// coefficients are its own expands before the mix and collapses after it.
 template <bool expands, bool collapses>
 __global__ void __launch_bounds__(block) step_rows_kernel(__grid_constant__ const HyperStep op) {
     extern __shared__ __align__(8) uint32_t collapsed[];  // [dim / 2]

@@ -1,6 +1,6 @@
 // Source of device.cuh. Chains that quantise the outputs of a linear, for few token rows: a block
-// of threads owns 32 output rows, which is one quantisation group. In groups of 128 the last of four
-// blocks to finish quantises; the values lie in bf16 until then.
+// of threads owns 32 output rows, which is one quantisation group. In groups of 128 the last of
+// four blocks to finish quantises; the values lie in bf16 until then.
 #include "kernels/cuda/linear.cuh"
 
 namespace sluice::cuda {

@@ -218,12 +218,11 @@ __global__ void __launch_bounds__(threads, 4)
     if (w != 0) return;
     int low = lane / 16, row = lane % 16;
     float gate = round_bf16(tree(lanes[low][row])), up = round_bf16(tree(lanes[2 + low][row]));
-    quantise_block<record_bytes>(
-        swiglu_value(gate, up, item.weight, items.limit), items,
-        int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x,
-        [&](int64_t b, uint8_t code, uint8_t byte) {
-            store_record(items.act.planes + b * record_bytes, code, byte);
-        });
+    quantise_block<record_bytes>(swiglu_value(gate, up, item.weight, items.limit), items,
+                                 int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x,
+                                 [&](int64_t b, uint8_t code, uint8_t byte) {
+                                     store_record(items.act.planes + b * record_bytes, code, byte);
+                                 });
 }
 
 // 64 rows per block of threads: dim is a multiple of that.

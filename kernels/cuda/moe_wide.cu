@@ -184,7 +184,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 // A warp per token row and group of 128; rows of a tile beyond the last token become 0.
-__global__ void __launch_bounds__(threads) quantise_wide_kernel(__grid_constant__ const Batch batch) {
+__global__ void __launch_bounds__(threads)
+    quantise_wide_kernel(__grid_constant__ const Batch batch) {
     int lane = threadIdx.x % warp, groups = batch.inner / 128;
     int64_t at = int64_t(blockIdx.x) * (threads / warp) + threadIdx.x / warp, row = at / groups;
     if (row >= int64_t(batch.tiles) * tile) return;

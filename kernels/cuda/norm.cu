@@ -144,9 +144,7 @@ __global__ void place_pool_kernel(CompressPool op, int groups) {
     if (i >= int64_t(groups) * op.dim) return;
     int group = i / op.dim, d = i % op.dim, begin = group * op.ratio, end = begin + op.ratio;
     int first = op.overlap && (group > 0 || op.previous) ? begin - op.ratio : begin;
-    auto entry = [&](int t) {
-        return entry_of(op, t, op.overlap && t >= begin ? op.dim + d : d);
-    };
+    auto entry = [&](int t) { return entry_of(op, t, op.overlap && t >= begin ? op.dim + d : d); };
     float most = entry(first).gate;
     for (int t = first + 1; t < end; ++t) most = fmaxf(most, entry(t).gate);
     float sum = 0.0f;
@@ -238,7 +236,8 @@ void launch(const CompressPool& op, Lane lane) {
         if (groups)
             launch_kernel(place_pool_kernel, grid_of(int64_t(groups) * op.dim), block, 0, lane, op,
                           groups);
-        if (op.n) launch_kernel(place_rest_kernel, grid_of(places), block, 0, lane, op, groups, rest);
+        if (op.n)
+            launch_kernel(place_rest_kernel, grid_of(places), block, 0, lane, op, groups, rest);
         return;
     }
     if (groups)

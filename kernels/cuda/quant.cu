@@ -201,7 +201,8 @@ void launch(const Hadamard& op, Lane lane) {
 }
 void launch(const HeadNorm& op, Lane lane) {
     int64_t heads = int64_t(op.n) * op.heads;
-    if (heads) launch_kernel(head_norm_kernel, grid_of(ceil_div<int64_t>(heads, 2)), block, 0, lane, op);
+    if (heads)
+        launch_kernel(head_norm_kernel, grid_of(ceil_div<int64_t>(heads, 2)), block, 0, lane, op);
 }
 
 }  // namespace sluice::cuda
