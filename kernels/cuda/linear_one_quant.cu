@@ -28,8 +28,9 @@ __global__ void __launch_bounds__(threads_max)
     store_part(v, out, row0 + lane, op.a_bf16, tickets ? tickets + row0 / 128 : nullptr);
 }
 
-// 32 rows of both matrices in turn, then SwiGLU and quantisation.
-template <int length>
+// 32 rows of both matrices in turn, then SwiGLU and quantisation. A slice has rounds * length
+// blocks.
+template <int length, int rounds>
 __global__ void __launch_bounds__(threads_max)
     one_gate_up_kernel(__grid_constant__ const Plain op, QuantRows out, const float* route_weight,
                        float limit, int slices_log2, unsigned* tickets) {
@@ -38,13 +39,20 @@ __global__ void __launch_bounds__(threads_max)
     int w = threadIdx.x / warp, slices = 1 << slices_log2, slice = w & (slices - 1);
     int row0 = blockIdx.x * 32, lane = threadIdx.x % warp, row = row0 + (w >> slices_log2) * 16;
     Slice<Kind::fp8, length> weights;
-    weights.load(op.a, row, slice);
+    weights.load(op.a, row, slice * rounds);
     start_after_previous();
     Staged1 x = stage_one<Kind::fp8>(op.x, op.a.blocks, memory);
     __syncthreads();
-    weights.run(x, slice, sums[0] + w * 16);
-    weights.load(op.b, row, slice);
-    weights.run(x, slice, sums[1] + w * 16);
+    Pair sum;
+#pragma unroll
+    for (int i = 0; i < 2 * rounds; ++i) {
+        int piece = slice * rounds + i % rounds;
+        if (i > 0) weights.load(i < rounds ? op.a : op.b, row, piece);
+        weights.add(x, piece, sum);
+        if (i % rounds < rounds - 1) continue;
+        sum.store(sums[i / rounds] + w * 16);
+        sum = {};
+    }
     __syncthreads();
     if (w != 0) return;
     int at = lane / 16 * slices * 16 + lane % 16;
@@ -73,11 +81,16 @@ bool launch_one(const GateUp& op, Lane lane) {
     if (gate.rows % 32) return false;
     Plain both = plain_of<Kind::fp8>(gate);
     both.b = matrix_of<Kind::fp8>(up);
-    return plan.dispatch([&](auto length) {
-        launch_kernel(one_gate_up_kernel<length()>, gate.rows / 32, 2 * plan.slices * warp,
-                      plan.shared, lane, both, op.swiglu.out, op.swiglu.weights, op.swiglu.limit,
-                      plan.slices_log2, tickets_of(op.swiglu.group, lane));
-    });
+    auto start = [&](auto length, auto rounds) {
+        launch_kernel(one_gate_up_kernel<length(), rounds()>, gate.rows / 32,
+                      2 * plan.slices * warp, plan.shared, lane, both, op.swiglu.out,
+                      op.swiglu.weights, op.swiglu.limit, plan.slices_log2,
+                      tickets_of(op.swiglu.group, lane));
+    };
+    constexpr std::integral_constant<int, 1> once{};
+    constexpr std::integral_constant<int, 2> twice{};
+    if (plan.length == 14) return start(std::integral_constant<int, 7>{}, twice), true;
+    return plan.dispatch([&](auto length) { start(length, once); });
 }
 
 }  // namespace sluice::cuda

@@ -122,25 +122,39 @@ __global__ void hadamard_kernel(Hadamard op, float scale) {
         if (inside) x[i * warp] = to_bf16(v[i] * scale);
 }
 
-// Half a warp per head: lane l adds elements l, l + 16, ..., which is the dot of 16.
+constexpr int head_held = 32;
+
+// Half a warp per head: lane l adds elements l, l + 16, ..., which is the dot of 16. Heads of up to
+// 512 values stay in registers.
+template <bool held>
 __global__ void head_norm_kernel(HeadNorm op) {
     start_after_previous();
     int64_t head = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 16;
     bool inside = head < int64_t(op.n) * op.heads;
-    bf16* x = op.x + (inside ? head : 0) * op.dim;
-    float sum = 0.0f;
-#pragma unroll 8
-    for (int k = threadIdx.x % 16; k < op.dim; k += 16) {
-        float v = to_float(x[k]);
-        sum = sum + round_bf16(v * v);
+    bf16* x = op.x + (inside ? head : 0) * op.dim + threadIdx.x % 16;
+    int dim = op.dim - int(threadIdx.x % 16);
+    float sum = 0.0f, v[held ? head_held : 1];
+    auto add = [&](float value) { sum = sum + round_bf16(value * value); };
+    if constexpr (held) {
+#pragma unroll
+        for (int i = 0; i < head_held; ++i) v[i] = i * 16 < dim ? to_float(x[i * 16]) : 0.0f;
+#pragma unroll
+        for (int i = 0; i < head_held; ++i) add(v[i]);
+    } else {
+        for (int k = 0; k < dim; k += 16) add(to_float(x[k]));
     }
 #pragma unroll
     for (int off = 8; off > 0; off >>= 1) sum = sum + __shfl_xor_sync(0xffffffffu, sum, off);
     float mean = round_bf16(sum / float(op.dim));
     float rho = round_bf16(1.0f / sqrtf(round_bf16(mean + op.eps)));
     if (!inside) return;
-#pragma unroll 8
-    for (int k = threadIdx.x % 16; k < op.dim; k += 16) x[k] = to_bf16(to_float(x[k]) * rho);
+    if constexpr (held) {
+#pragma unroll
+        for (int i = 0; i < head_held; ++i)
+            if (i * 16 < dim) x[i * 16] = to_bf16(v[i] * rho);
+    } else {
+        for (int k = 0; k < dim; k += 16) x[k] = to_bf16(to_float(x[k]) * rho);
+    }
 }
 
 constexpr int block = 256;
@@ -202,7 +216,8 @@ void launch(const Hadamard& op, Lane lane) {
 void launch(const HeadNorm& op, Lane lane) {
     int64_t heads = int64_t(op.n) * op.heads;
     if (heads)
-        launch_kernel(head_norm_kernel, grid_of(ceil_div<int64_t>(heads, 2)), block, 0, lane, op);
+        launch_kernel(op.dim <= head_held * 16 ? head_norm_kernel<true> : head_norm_kernel<false>,
+                      grid_of(ceil_div<int64_t>(heads, 2)), block, 0, lane, op);
 }
 
 }  // namespace sluice::cuda
