@@ -235,6 +235,7 @@ struct IndexTopk {
     int32_t n, heads, dim, k, position, ratio, rows;
     int32_t block, keep, blocks_max;
     Candidates mode;
+    float* scores = nullptr;  // [n][rows]: -inf where a row does not count; null: not kept
 };
 
 // w[i] = bf16(w[i] * scale).

@@ -6,6 +6,7 @@
 #include "io/text.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
+#include "tools/answer/request.h"
 #include "tools/options/user_text.h"
 #include "tools/terminal/exit_code.h"
 #include "tools/terminal/signals.h"
@@ -37,7 +38,9 @@ int run_record(const Options& options, const Terminal& terminal) {
     auto run = load_model(options, terminal, options.verbose);
     if (!run) return report_error(run.error());
     const Engine& engine = *run->engine;
-    auto ids = encode_chat(engine.tokenizer(), *messages, run->prompt);
+    AnswerRequest request = default_request(*run, options);
+    request.messages = std::move(*messages);
+    auto ids = prompt_ids(*run, request);
     if (!ids) return report_error(ids.error());
     if (auto room = check_room(ids->size(), options.predict, run->facts.context); !room) {
         return report_error(room.error());

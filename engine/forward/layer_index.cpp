@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace sluice {
 
@@ -14,7 +15,7 @@ Candidates candidate_mode(const ModelConfig& c, int32_t layer) {
 
 // Queries first .. first + n - 1 of the chunk.
 void select_slice(const IndexInputs& in, const IndexScratch& scratch, const SelectedRows& published,
-                  Backend& device, int32_t first, int32_t n) {
+                  Backend& device, int32_t first, int32_t n, float* scores) {
     const ModelConfig& c = in.config;
     const IndexerWeights& w = in.weights;
     const uint64_t at = first;
@@ -62,7 +63,8 @@ void select_slice(const IndexInputs& in, const IndexScratch& scratch, const Sele
                          .block = c.candidate_block,
                          .keep = c.candidate_blocks,
                          .blocks_max = published.blocks,
-                         .mode = mode});
+                         .mode = mode,
+                         .scores = scores});
 }
 
 }  // namespace
@@ -84,10 +86,16 @@ Result<void> select_rows(const IndexInputs& in, const IndexScratch& scratch,
     const int32_t n = in.at.n;
     published.width = std::min(c.index_topk, in.keys.rows);
     if (published.width == 0) return {};
+    // A probe of a device in host memory sees the scores as well.
+    std::vector<float> scores;
+    const auto rows = static_cast<uint64_t>(in.keys.rows);
+    if (hooks.probe && device.host_memory()) scores.resize(static_cast<uint64_t>(n) * rows);
     for (int32_t first = 0; first < n; first += scratch.slice) {
-        select_slice(in, scratch, published, device, first, std::min(n - first, scratch.slice));
+        float* to = scores.empty() ? nullptr : scores.data() + static_cast<uint64_t>(first) * rows;
+        select_slice(in, scratch, published, device, first, std::min(n - first, scratch.slice), to);
         if (auto r = hooks.go_on(); !r) return r;
     }
+    hooks.probe.see_host(in.layer, "index_scores", std::span<const float>(scores));
     if (in.layer == c.candidate_source) {
         auto seen = hooks.probe.see_candidates(in.layer, published.candidates, n, published.blocks,
                                                c.candidate_block, in.keys.rows);

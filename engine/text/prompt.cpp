@@ -1,5 +1,6 @@
 #include "engine/text/prompt.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <initializer_list>
@@ -15,11 +16,16 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view system_token = "<｜System｜>", user_token = "<｜User｜>",
-                           assistant_token = "<｜Assistant｜>",
+constexpr std::string_view user_token = "<｜User｜>", assistant_token = "<｜Assistant｜>",
                            reminder_token = "<｜latest_reminder｜>", open_think = "<think>",
                            close_think = "</think>";
-constexpr int effort_min = 1, effort_max = 100;
+constexpr std::string_view action_task = "action";
+constexpr std::array<std::string_view, 6> tasks{action_task, "query", "authority",
+                                                "domain",    "title", "read_url"};
+
+std::string task_token(std::string_view task) {
+    return cat("<｜", task, "｜>");
+}
 
 constexpr std::string_view chat_needs =
     "the chat encoding needs: this model supports --verify, but not chat";
@@ -33,7 +39,7 @@ constexpr std::array<std::pair<const char*, Role>, 6> role_names{
      {"tool", Role::tool},
      {"latest_reminder", Role::latest_reminder}}};
 
-bool needs_wording(const PromptOptions& options) {
+bool declares(const PromptOptions& options) {
     return !options.tools.empty() || !options.response_format.empty();
 }
 
@@ -43,11 +49,19 @@ bool is_question(const std::vector<Message>& messages, size_t i) {
     return role == Role::user || role == Role::tool || (role == Role::system && i > 0);
 }
 
+// What has an answer right behind it, be it one that is still to come: messages[i] is a question,
+// or a reminder that begins the answer to one.
+bool is_asked(const ChatFormat& format, const std::vector<Message>& messages, size_t i) {
+    if (is_question(messages, i)) return true;
+    return format.answer_begins_with_reminder && messages[i].role == Role::latest_reminder &&
+           i > 0 && is_question(messages, i - 1);
+}
+
 class ChatEncoder {
  public:
-    ChatEncoder(const Tokenizer& tokenizer, const std::vector<Message>& messages,
-                const PromptOptions& options)
-        : messages_(messages), options_(options), out_(tokenizer) {
+    ChatEncoder(const Tokenizer& tokenizer, const ChatFormat& format,
+                const std::vector<Message>& messages, const PromptOptions& options)
+        : format_(format), messages_(messages), options_(options), out_(tokenizer) {
         for (size_t i = 0; i < messages.size(); ++i) {
             if (is_question(i)) last_question_ = i;
         }
@@ -62,14 +76,9 @@ class ChatEncoder {
             const size_t shown = (*order)[i];
             if (auto fine = message(shown); !fine)
                 return within(message_name(messages_, shown), std::move(fine).error());
-            const bool answered =
-                i + 1 == messages_.size() || messages_[i + 1].role == Role::assistant;
-            if (is_question(i) && answered) {
-                out_.control(assistant_token);
-                out_.control(keeps_reasoning(i) ? open_think : close_think);
-            }
+            if (is_answered(i)) header(i);
         }
-        return out_.take(out_.missing() == options_.syntax->marker ? tools_need : chat_needs);
+        return out_.take(out_.missing() == format_.tools->marker ? tools_need : chat_needs);
     }
 
  private:
@@ -77,12 +86,14 @@ class ChatEncoder {
     Result<void> head() {
         const bool thinking = options_.mode == PromptMode::thinking;
         const bool system = messages_[0].role == Role::system;
+        const bool begins = thinking || system || declares(options_);
         out_.control(begin_token);
-        if (thinking || system || needs_wording(options_)) out_.control(system_token);
-        if (thinking)
-            out_.text(cat("Reasoning Effort: ", options_.effort,
-                          " (range 1-100, the higher the value, the more thorough the "
-                          "reasoning)\n\n"));
+        if (begins && !format_.head_token.empty()) out_.control(format_.head_token);
+        if (thinking) {
+            auto effort = format_.effort(options_.effort, options_.wording);
+            if (!effort) return tl::unexpected(std::move(effort).error());
+            out_.wording(effort->text);
+        }
         if (system) out_.text(messages_[0].content);
         if (auto fine = tool_block(); !fine) return fine;
         return response_format();
@@ -90,14 +101,14 @@ class ChatEncoder {
 
     Result<void> tool_block() {
         if (options_.tools.empty()) return {};
-        out_.require(options_.syntax->marker);
+        out_.require(format_.tools->marker);
         auto text = options_.wording->tool_block();
         if (!text) return tl::unexpected(std::move(text).error());
         std::string schemas;
         for (const Json& tool : options_.tools)
             schemas += cat(schemas.empty() ? "" : "\n", python_json(tool));
         return fill(*text, {{"tool_schemas", schemas, false, true},
-                            {"dsml_token", options_.syntax->marker, true},
+                            {"dsml_token", format_.tools->marker, true},
                             {"thinking_start_token", open_think, true},
                             {"thinking_end_token", close_think, true}});
     }
@@ -120,6 +131,23 @@ class ChatEncoder {
 
     bool is_question(size_t i) const { return sluice::is_question(messages_, i); }
 
+    // An answer follows, or is what the prompt is for.
+    bool is_answered(size_t i) const {
+        if (i + 1 == messages_.size()) return true;
+        const Role next = messages_[i + 1].role;
+        return next == Role::assistant ||
+               (next == Role::latest_reminder && format_.answer_begins_with_reminder);
+    }
+
+    void header(size_t i) {
+        const std::string& task = messages_[i].task;
+        if (task.empty() ? is_question(i) : task == action_task) {
+            out_.control(assistant_token);
+            out_.control(keeps_reasoning(i) ? open_think : close_think);
+        }
+        if (!task.empty()) out_.control(task_token(task));
+    }
+
     // `i` is an answer, or the question before it.
     bool keeps_reasoning(size_t i) const {
         return options_.mode == PromptMode::thinking &&
@@ -131,84 +159,103 @@ class ChatEncoder {
         const Message& message = messages_[i];
         switch (message.role) {
             case Role::system:
-                out_.control(system_token);
+                out_.control(format_.later_system_token);
                 out_.text(message.content);
-                in_tool_turn_ = false;
+                joins_ = false;
                 break;
             case Role::user:
-                open_user_turn(false);
+                open_user_turn(message);
                 out_.text(message.content);
                 break;
             case Role::tool:
-                open_user_turn(true);
-                out_.text(options_.syntax->result_begin);
+                open_user_turn(message);
+                out_.text(format_.tools->result_begin);
                 out_.text(message.content);
-                out_.text(options_.syntax->result_end);
+                out_.text(format_.tools->result_end);
                 break;
             case Role::assistant:
-                if (keeps_reasoning(i)) {
+                if (keeps_reasoning(i) && (i == 0 || messages_[i - 1].task.empty())) {
                     out_.text(message.reasoning);
                     out_.control(close_think);
                 }
                 out_.text(message.content);
-                if (auto fine = write_calls(out_, *options_.syntax, message.calls); !fine)
+                if (auto fine = write_calls(out_, *format_.tools, message.calls); !fine)
                     return fine;
                 if (!options_.continue_last || i + 1 < messages_.size()) out_.control(end_token);
-                in_tool_turn_ = false;
+                joins_ = false;
                 break;
             case Role::latest_reminder:
                 out_.control(reminder_token);
                 out_.text(message.content);
-                in_tool_turn_ = false;
+                joins_ = false;
                 break;
         }
         return {};
     }
 
-    void open_user_turn(bool tool) {
-        if (in_tool_turn_)
+    void open_user_turn(const Message& message) {
+        if (joins_)
             out_.text("\n\n");
         else
             out_.control(user_token);
-        in_tool_turn_ = in_tool_turn_ || tool;
+        joins_ = message.task.empty() &&
+                 (joins_ || message.role == Role::tool || format_.joins_user_messages);
     }
 
+    const ChatFormat& format_;
     const std::vector<Message>& messages_;
     const PromptOptions& options_;
     PromptWriter out_;
     std::optional<size_t> last_question_;
-    bool in_tool_turn_ = false;
+    bool joins_ = false;  // a user message or a result belongs to the turn before it
 };
 
-Result<void> check_continued(const std::vector<Message>& messages) {
+Result<void> check_continued(const ChatFormat& format, const std::vector<Message>& messages) {
     const size_t last = messages.size() - 1;
     const auto refuse = [&](const char* why) {
         return fail(Code::usage, cat(message_name(messages, last), " cannot be continued: ", why));
     };
     if (messages[last].role != Role::assistant) return refuse("it is not an assistant's");
     if (!messages[last].calls.empty()) return refuse("its tool calls need results");
-    if (last == 0 || !is_question(messages, last - 1)) return refuse("no question is before it");
+    if (!messages[last].task.empty()) return refuse("it has a task");
+    if (last == 0 || !is_asked(format, messages, last - 1))
+        return refuse("no question is before it");
     return {};
 }
 
-Result<void> check_messages(const std::vector<Message>& messages, const PromptOptions& options) {
+Result<void> check_tasks(const std::vector<Message>& messages) {
+    std::string known;
+    for (const std::string_view task : tasks) known += cat(known.empty() ? "" : ", ", task);
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const std::string& task = messages[i].task;
+        const Role role = messages[i].role;
+        if (task.empty()) continue;
+        if (role != Role::user && role != Role::assistant)
+            return fail(Code::usage, cat(message_name(messages, i), ": only messages of a user or ",
+                                         "an assistant have a task"));
+        if (std::find(tasks.begin(), tasks.end(), task) == tasks.end())
+            return fail(Code::usage, cat(message_name(messages, i), ": task '", printable(task),
+                                         "' is not one of ", known));
+    }
+    return {};
+}
+
+Result<void> check_messages(const ChatFormat& format, const std::vector<Message>& messages,
+                            const PromptOptions& options) {
     if (messages.empty()) return fail(Code::usage, "no messages: give at least one");
-    if (options.effort < effort_min || options.effort > effort_max)
-        return fail(Code::usage, cat("reasoning effort ", options.effort,
-                                     " is out of range: it must be 1 to 100"));
-    const Role last = messages.back().role;
-    const bool lone_system = last == Role::system && messages.size() == 1;
-    if (lone_system || last == Role::latest_reminder)
-        return fail(Code::usage, cat(message_name(messages, messages.size() - 1),
+    const size_t last = messages.size() - 1;
+    if (messages[last].role != Role::assistant && !is_asked(format, messages, last))
+        return fail(Code::usage, cat(message_name(messages, last),
                                      " has nothing to answer: a user message must follow"));
     if (options.continue_last) {
-        if (auto fine = check_continued(messages); !fine) return fine;
+        if (auto fine = check_continued(format, messages); !fine) return fine;
     }
+    if (auto fine = check_tasks(messages); !fine) return fine;
     for (size_t i = 0; i < options.tools.size(); ++i) {
         if (options.tools[i].is_object() && options.tools[i]["name"].is_string()) continue;
         return fail(Code::usage, cat("tool ", i + 1, ": expected an object with a name"));
     }
-    if (needs_wording(options) && options.wording == nullptr)
+    if (declares(options) && options.wording == nullptr)
         return fail(Code::not_found,
                     "tools and response formats need the model's own texts, "
                     "encoding/encoding*.py in its folder");
@@ -217,12 +264,22 @@ Result<void> check_messages(const std::vector<Message>& messages, const PromptOp
 
 }  // namespace
 
-Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer,
+bool needs_wording(const ChatFormat& format, const PromptOptions& options) {
+    const bool for_effort =
+        format.efforts_need_wording && options.effort && options.mode == PromptMode::thinking;
+    return for_effort || declares(options);
+}
+
+Result<std::vector<int32_t>> encode_chat(const Tokenizer& tokenizer, const ChatFormat& format,
                                          const std::vector<Message>& messages,
                                          const PromptOptions& options) {
-    if (auto ok = check_messages(messages, options); !ok)
+    if (auto ok = check_messages(format, messages, options); !ok)
         return tl::unexpected(std::move(ok).error());
-    return ChatEncoder(tokenizer, messages, options).run();
+    return ChatEncoder(tokenizer, format, messages, options).run();
+}
+
+bool answers_without_header(std::string_view task) {
+    return !task.empty() && task != action_task;
 }
 
 const char* role_name(Role role) {
@@ -233,8 +290,8 @@ const char* role_name(Role role) {
 }
 
 Result<int> parse_effort(std::string_view text) {
-    if (text == "low") return 50;
-    if (text == "high") return 75;
+    if (text == "low") return effort_low;
+    if (text == "high") return effort_high;
     if (text == "max") return effort_max;
     int effort = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), effort);

@@ -52,7 +52,7 @@ Result<PromptWording> PromptWording::load(const ModelFolder& folder) {
     if (names.empty()) {
         return fail(Code::not_found,
                     cat(printable(folder.path.string()), ": no ", pattern,
-                        ", which has the model's texts for tools and response formats; fetch it: ",
+                        ", which has the model's own texts for what was asked; fetch it: ",
                         fetch_command(folder, {}), " --include '", folder_name, "/*'"));
     }
     if (names.size() > files_max)
@@ -103,13 +103,21 @@ Result<std::string> PromptWording::text(std::string_view constant) const {
     return (*found)->value.text;
 }
 
+bool PromptWording::has(std::string_view constant) const {
+    return std::any_of(constants_.begin(), constants_.end(),
+                       [&](const Constant& one) { return one.value.name == constant; });
+}
+
+std::string PromptWording::files() const {
+    return list(files_);
+}
+
 Result<TextTemplate> PromptWording::named_or_only(std::string_view name, std::string_view wanted,
                                                   bool (*fits)(const std::string& text)) const {
     const auto has_name = [&](const Constant& one) { return one.value.name == name; };
-    const bool named = std::any_of(constants_.begin(), constants_.end(), has_name);
-    auto found = named ? only(cat("constant ", name), has_name)
-                       : only(cat("constant ", name, " or ", wanted),
-                              [&](const Constant& one) { return fits(one.value.text); });
+    auto found = has(name) ? only(cat("constant ", name), has_name)
+                           : only(cat("constant ", name, " or ", wanted),
+                                  [&](const Constant& one) { return fits(one.value.text); });
     if (!found) return tl::unexpected(std::move(found).error());
     return TextTemplate::parse((*found)->place(), (*found)->value.text);
 }

@@ -27,6 +27,8 @@ class PromptWording {
     // The text of a constant. not_found: there is none. corrupt: files disagree about it.
     // unsupported: it has an escape that cannot be read.
     Result<std::string> text(std::string_view constant) const;
+    bool has(std::string_view constant) const;
+    std::string files() const;  // their names, for messages
 
     // The constant TOOLS_TEMPLATE; without it, the only constant that begins with "## Tools".
     // Fields: {tool_schemas}, {dsml_token}, {thinking_start_token}, {thinking_end_token}.

@@ -133,8 +133,15 @@ class Reader {
             if (begins_block(variable) || !annotation()) return false;
         }
         if (!take('=')) return false;
+        space(false);
+        if (here() == '{') return dictionary(variable);
         Value value;
-        if (!expression(value, 0)) return false;
+        if (!expression(value, 0) || !statement_ends()) return false;
+        store(variable, std::move(value));
+        return true;
+    }
+
+    bool statement_ends() {
         space(false);
         if (take(';'))
             space(false);
@@ -143,7 +150,49 @@ class Reader {
         else if (here() != '\n')
             return false;
         take('\n');
-        store(variable, std::move(value));
+        return true;
+    }
+
+    // { "key": value, ... } as the value of `variable`.
+    bool dictionary(const std::string& variable) {
+        std::vector<std::pair<std::string, Value>> found;
+        size_t bytes = all_bytes_;
+        take('{');
+        for (space(true); !take('}'); space(true)) {
+            Value key, value;
+            if (!literal_ahead() || !term(key, 1) || !is_word(key.text)) return false;
+            space(true);
+            if (!take(':') || !entry(value)) return false;
+            if (!take(',') && here() != '}') return false;
+            bytes += value.text.size();
+            if (bytes > all_bytes_max) return too_much(), false;
+            found.emplace_back(python_entry(variable, key.text), std::move(value));
+        }
+        if (!statement_ends()) return false;
+        forget(variable);
+        for (auto& [name, value] : found) {
+            store(name, std::move(value));
+            entries_[variable].push_back(name);
+        }
+        return true;
+    }
+
+    static bool is_word(std::string_view key) {
+        return !key.empty() &&
+               std::all_of(key.begin(), key.end(), [](char c) { return is_name(c) || c == '-'; });
+    }
+
+    // The value of a key: as one of a variable, or it begins with an earlier name, or it is None.
+    bool entry(Value& value) {
+        space(true);
+        value.begun = true;
+        const size_t begin = at_;
+        const bool none = !literal_ahead() && name() == "None";
+        if (!none) {
+            at_ = begin;
+            if (!expression(value, 1)) return false;
+        }
+        space(true);
         return true;
     }
 
@@ -161,13 +210,17 @@ class Reader {
     void store(const std::string& name, Value value) {
         forget(name);
         all_bytes_ += value.text.size();
-        if (all_bytes_ > all_bytes_max)
-            return break_off(at_, cat("more than ", size_text(all_bytes_max), " of text"));
+        if (all_bytes_ > all_bytes_max) return too_much();
         places_[name] = found_.size();
         found_.push_back({name, line_, std::move(value.text), std::move(value.problem)});
     }
 
+    void too_much() { break_off(at_, cat("more than ", size_text(all_bytes_max), " of text")); }
+
     void forget(const std::string& name) {
+        if (const auto entries = entries_.extract(name)) {
+            for (const std::string& one : entries.mapped()) forget(one);
+        }
         const auto place = places_.find(name);
         if (place == places_.end()) return;
         found_[place->second].name.clear();
@@ -308,12 +361,17 @@ class Reader {
     size_t line_ = 1, counted_ = 0;      // the line of the statement, and where counting stopped
     std::vector<PythonConstant> found_;  // without a name: forgotten
     std::unordered_map<std::string, size_t> places_;
+    std::unordered_map<std::string, std::vector<std::string>> entries_;  // of a dict, by its name
     size_t all_bytes_ = 0;
     std::string problem_;
     size_t problem_at_ = 0;
 };
 
 }  // namespace
+
+std::string python_entry(std::string_view dict, std::string_view key) {
+    return cat(dict, "[\"", key, "\"]");
+}
 
 Result<std::vector<PythonConstant>> read_python_constants(std::string_view source) {
     if (source.starts_with("\xef\xbb\xbf")) source.remove_prefix(3);

@@ -26,6 +26,12 @@ struct PythonConstant {
 //     )
 //
 // The value begins with a literal; `+` with literals and earlier names of this list may follow.
+// A dict of such values is read too, if all of its keys are words:
+//
+//     NAME = {"key": "one", "other-key": EARLIER_NAME + "more", "third": None}
+//
+// Each entry is a constant with the name that python_entry() gives; None is an empty text.
+//
 // Everything else is passed over; a name whose last assignment at module level was passed over is
 // not in the list. An escape that is not supported (\N{...}, lone surrogates) or a text of more
 // than 256 KiB becomes the problem of its constant.
@@ -33,6 +39,9 @@ struct PythonConstant {
 // corrupt, naming the line: no valid UTF-8, a zero byte, a literal or bracket that does not end,
 // more than 8 MiB of text in all. Time is linear in the source and in these texts.
 Result<std::vector<PythonConstant>> read_python_constants(std::string_view source);
+
+// The name of a dict's entry: NAME["key"].
+std::string python_entry(std::string_view dict, std::string_view key);
 
 // What a plain literal with these `characters` between its quotes stands for.
 Result<std::string> python_unescape(std::string_view characters);

@@ -28,9 +28,6 @@ struct ToolSyntax {
     std::string_view result_begin, result_end;  // around the result of a call
 };
 
-inline constexpr ToolSyntax deepseek_v41_tools{"｜DSML｜",   " calls",        " invoke",
-                                               " parameter", "<tool_result>", "</tool_result>"};
-
 // A function that the model asks its caller to run.
 struct ToolCall {
     std::string id;         // pairs the call with its result; empty: by position

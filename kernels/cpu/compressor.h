@@ -2,6 +2,8 @@
 // the stream may move it to the open group.
 #pragma once
 
+#include <omp.h>
+
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
 
@@ -29,20 +31,26 @@ struct PooledStream {
     }
 };
 
-// Tokens begin .. end - 1: those of the group's own, from `first` on, through the column `own`,
-// those before through column d.
-static f32x16 pool_group(const PooledStream& kv, const PooledStream& gate, int64_t begin,
-                         int64_t first, int64_t d, int64_t own) {
-    int64_t end = first + kv.ratio;
-    auto column = [=](int64_t t) { return t < first ? d : own; };
-    f32x16 max = gate.at(begin, column(begin)), den = zero(), sum = zero();
-    for (int64_t t = begin + 1; t < end; ++t) {
-        f32x16 g = gate.at(t, column(t));
-        max = select(g > max, g, max);
+// What a latent pools.
+struct PoolEntry {
+    f32x16 gate, kv;
+};
+
+// Tokens first .. end - 1 through one column. Returns where the next entries go.
+static PoolEntry* gather(PoolEntry* to, const PooledStream& kv, const PooledStream& gate,
+                         int64_t first, int64_t end, int64_t column) {
+    for (int64_t t = first; t < end; ++t) *to++ = PoolEntry{gate.at(t, column), kv.at(t, column)};
+    return to;
+}
+
+static f32x16 pool_entries(PoolEntry* entry, const PoolEntry* end) {
+    f32x16 max = entry->gate, den = zero(), sum = zero();
+    for (auto* e = entry + 1; e < end; ++e) max = select(e->gate > max, e->gate, max);
+    for (auto* e = entry; e < end; ++e) {
+        e->gate = exp_f32(e->gate - max);
+        den = den + e->gate;
     }
-    for (int64_t t = begin; t < end; ++t) den = den + exp_f32(gate.at(t, column(t)) - max);
-    for (int64_t t = begin; t < end; ++t)
-        sum = sum + exp_f32(gate.at(t, column(t)) - max) / den * kv.at(t, column(t));
+    for (auto* e = entry; e < end; ++e) sum = sum + e->gate / den * e->kv;
     return sum;
 }
 
@@ -65,15 +73,23 @@ static void run(const CompressPool& op, Team& team) {
     int64_t dim = op.dim, tokens = int64_t(op.open_rows) + op.n, ratio = op.ratio;
     int64_t groups = tokens / ratio, width = op.overlap ? 2 * dim : dim;
     int64_t skip = op.overlap ? ratio * width : 0;  // the previous group
+    int64_t most = op.overlap ? 2 * ratio : ratio;  // entries of a latent
+    auto* entries =
+        static_cast<PoolEntry*>(reserve(team, size_t(most) * team.threads * sizeof(PoolEntry)));
+    if (!entries) return;
 #pragma omp parallel for num_threads(team.threads) if (op.n * width > small_work)
     for (int64_t d = 0; d < dim; d += 16) {
         int left = dim - d < 16 ? int(dim - d) : 16;
         PooledStream kv{op.open_kv + skip, op.kv, nullptr, op.open_rows, width, ratio, left};
         PooledStream gate{op.open_gate + skip, op.gate, op.place, op.open_rows, width, ratio, left};
+        PoolEntry* begin = entries + most * omp_get_thread_num();
         int64_t own = op.overlap ? dim + d : d;
         for (int64_t g = 0; g < groups; ++g) {
-            bool both = op.overlap && (g > 0 || op.previous);
-            f32x16 latent = pool_group(kv, gate, (both ? g - 1 : g) * ratio, g * ratio, d, own);
+            PoolEntry* end = begin;
+            if (op.overlap && (g > 0 || op.previous))
+                end = gather(end, kv, gate, (g - 1) * ratio, g * ratio, d);
+            end = gather(end, kv, gate, g * ratio, (g + 1) * ratio, own);
+            f32x16 latent = pool_entries(begin, end);
             bf16* to = op.latent + g * dim + d;
             left < 16 ? store_tail(to, latent, left) : store(to, latent);
         }

@@ -47,7 +47,7 @@ static int64_t visible_rows(const IndexTopk& op, int64_t i) {
     return visible < op.rows ? visible : op.rows;
 }
 static bool needs_scores(const IndexTopk& op, int64_t i) {
-    return op.mode == Candidates::publish || visible_rows(op, i) > op.k;
+    return op.mode == Candidates::publish || visible_rows(op, i) > op.k || op.scores;
 }
 
 // Whether any of the rows t .. end - 1 counts for query i.
@@ -63,8 +63,10 @@ static bool any_candidate(const IndexTopk& op, int64_t i, int64_t t, int64_t end
 static void score_rows(const IndexTopk& op, const IndexScratch& s, int64_t i, int64_t t,
                        int64_t count, uint16_t* rank) {
     int64_t heads = op.heads, width = padded_width(op.dim);
+    float* kept = op.scores ? op.scores + i * op.rows + t : nullptr;
     if (!any_candidate(op, i, t, t + count)) {
         memset(rank + t, 0, count * sizeof(uint16_t));
+        for (int64_t r = 0; kept && r < count; ++r) kept[r] = -__builtin_inff();
         return;
     }
     for (int64_t h = 0; h < IndexScratch::heads4(heads); ++h)
@@ -80,6 +82,14 @@ static void score_rows(const IndexTopk& op, const IndexScratch& s, int64_t i, in
         f32x16 dot = round_bf16(load(s.dots + h * 16));
         dot = select(dot <= zero(), zero(), dot);
         sum = sum + round_bf16(dot * splat(to_float(op.w[i * heads + h])));
+    }
+    if (kept) {
+        float scores[16];
+        store(scores, round_bf16(sum));
+        for (int64_t r = 0; r < count; ++r) {
+            bool counts = scores[r] == scores[r] && any_candidate(op, i, t + r, t + r + 1);
+            kept[r] = counts ? scores[r] : -__builtin_inff();
+        }
     }
     int32_t ranks[16];
     i32x16 all = rank_of(sum);
@@ -157,6 +167,8 @@ static void publish_candidates(const IndexTopk& op, int64_t i, int64_t visible, 
 
 static void select_rows(const IndexTopk& op, int64_t i, uint16_t* rank) {
     int64_t visible = visible_rows(op, i), found = 0;
+    for (int64_t t = visible; op.scores && t < op.rows; ++t)
+        op.scores[i * op.rows + t] = -__builtin_inff();
     int32_t* topk = op.topk + i * op.k;
     if (visible <= op.k)
         for (; found < visible; ++found) topk[found] = int32_t(found);

@@ -96,11 +96,11 @@ SLUICE_LANE void act_quant_group(const Block (&x)[blocks], uint8_t* codes, uint8
         return;
     }
     uint8_t scale = act_scale(max);
+    memset(scales, scale, blocks);
     f32x16 inverse = splat(e8m0_inverse(scale));
     SLUICE_UNROLL for (int b = 0; b < blocks; ++b) {
         store_bytes(codes + 32 * b, to_e4m3(clamp(x[b].low * inverse, 448.0f)));
         store_bytes(codes + 32 * b + 16, to_e4m3(clamp(x[b].high * inverse, 448.0f)));
-        scales[b] = scale;
     }
 }
 

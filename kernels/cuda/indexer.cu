@@ -66,6 +66,9 @@ __global__ void index_scores_kernel(IndexTopk op, int query0, uint16_t* keys, in
             if (op.mode == Candidates::restrict &&
                 !op.candidates[int64_t(query) * op.blocks_max + row / op.block])
                 value = 0;
+            if (op.scores)
+                op.scores[int64_t(query) * op.rows + row] =
+                    value > key_of_minus_infinity ? round_bf16(sum[i]) : -INFINITY;
             keys[int64_t(blockIdx.y) * stride + row] = value;
         }
 }
@@ -153,6 +156,8 @@ __global__ void __launch_bounds__(block)
     int visible = (op.position + query + 1) / op.ratio;
     visible = visible < op.rows ? visible : op.rows;
     const uint16_t* mine = keys + int64_t(blockIdx.x) * stride;
+    for (int i = visible + threadIdx.x; op.scores && i < op.rows; i += block)
+        op.scores[int64_t(query) * op.rows + i] = -INFINITY;
     int32_t* out = op.topk + int64_t(query) * op.k;
     int taken;
     if (visible <= op.k) {
@@ -202,7 +207,7 @@ void launch(const IndexTopk& op, Lane lane) {
     for (int q = 0; q < op.n; q += at_once) {
         int count = op.n - q < at_once ? op.n - q : at_once;
         int visible = (op.position + q + count) / op.ratio;
-        bool trivial = visible <= op.k &&
+        bool trivial = !op.scores && visible <= op.k &&
                        (op.mode != Candidates::publish || ceil_div(visible, op.block) <= op.keep);
         if (!trivial)
             launch_kernel(index_scores_kernel, dim3(ceil_div(ceil_div(op.rows, 8), warps), count),

@@ -59,7 +59,15 @@ void run(const IndexTopk& op) {
     for (int32_t i = 0; i < op.n; ++i) {
         int32_t visible = std::min((op.position + i + 1) / op.ratio, op.rows);
         std::vector<float> scores = scores_of(op, i, visible);
+        if (op.scores) {
+            float* out = op.scores + size_t(i) * op.rows;
+            std::fill(std::copy(scores.begin(), scores.end(), out), out + op.rows, -infinity);
+        }
         uint8_t* marks = op.candidates ? op.candidates + size_t(i) * op.blocks_max : nullptr;
+        if (op.mode == Candidates::restrict && op.scores) {
+            for (int32_t t = 0; t < visible; ++t)
+                if (marks[t / op.block] == 0) op.scores[size_t(i) * op.rows + t] = -infinity;
+        }
         if (op.mode == Candidates::publish) publish(op, scores, marks);
         std::vector<int32_t> rows = range(visible);
         if (visible > op.k) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/text/deepseek_v41.h"
 #include "engine/text/tool_call_parser.h"
 #include "io/json.h"
 

@@ -61,9 +61,10 @@ struct IndexCase {
 struct Selection {
     std::vector<int32_t> topk;
     std::vector<uint8_t> candidates;
+    std::vector<float> scores;  // if asked for
 };
 
-Selection run_on(const TestBackend& on, const IndexCase& c) {
+Selection run_on(const TestBackend& on, const IndexCase& c, bool scores = false) {
     Operands operands(on);
     IndexTopk op = c.op();
     size_t chosen = size_t(c.n) * c.k, marks = size_t(c.n) * c.blocks();
@@ -74,15 +75,20 @@ Selection run_on(const TestBackend& on, const IndexCase& c) {
     op.w = operands.in(c.w);
     op.keys = operands.in(c.keys);
     op.scratch = operands.out<float>(index_scratch_floats(c.n, c.rows));
+    const size_t scored = size_t(c.n) * c.rows;
+    if (scores) op.scores = operands.out<float>(scored);
     on->run(op);
-    Selection got{operands.fetch(op.topk, chosen), {}};
+    Selection got{operands.fetch(op.topk, chosen), {}, {}};
+    if (scores) got.scores = operands.fetch(op.scores, scored);
     if (op.candidates) got.candidates = operands.fetch(op.candidates, marks);
     return got;
 }
 
 Selection run_reference(const IndexCase& c) {
-    Selection want{std::vector<int32_t>(size_t(c.n) * c.k), c.candidates};
+    Selection want{std::vector<int32_t>(size_t(c.n) * c.k), c.candidates,
+                   std::vector<float>(size_t(c.n) * c.rows)};
     IndexTopk op = c.op();
+    op.scores = want.scores.data();
     op.topk = want.topk.data();
     op.candidates = c.mode == Candidates::none ? nullptr : want.candidates.data();
     op.q = c.q.data();
@@ -158,6 +164,21 @@ TEST_CASE("IndexTopk: scratch is bounded and grows with what it serves") {
         CHECK(now >= before);
         CHECK(now >= index_scratch_floats(3, rows));
         before = now;
+    }
+}
+
+TEST_CASE("IndexTopk: the scores themselves, where they are asked for") {
+    for (const TestBackend& on : backends()) {
+        for (Candidates mode : {Candidates::none, Candidates::publish, Candidates::restrict}) {
+            IndexCase c(9, 40, 20, 2, 5, 11);
+            c.mode = mode;
+            CAPTURE(int(mode));
+            const Selection got = run_on(on, c, true), want = run_reference(c);
+            CHECK(got.scores == want.scores);
+            CHECK(got.topk == want.topk);
+            c.k = 60;  // more than there are: nothing is chosen by score
+            CHECK(run_on(on, c, true).scores == want.scores);
+        }
     }
 }
 

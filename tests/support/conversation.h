@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/text/deepseek_v41.h"
 #include "engine/text/prompt.h"
 
 namespace sluice::test {

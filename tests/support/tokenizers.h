@@ -25,4 +25,10 @@ inline const Tokenizer& random_tokenizer() {
     return loaded;
 }
 
+// That of DeepSeek-V4.
+inline const Tokenizer& v4_tokenizer() {
+    static const Tokenizer loaded = load_tokenizer("dsv4-rand-a");
+    return loaded;
+}
+
 }  // namespace sluice::test

@@ -96,8 +96,14 @@ Result<Message> parse_message(const Json& json) {
     if (!reasoning) return tl::unexpected(reasoning.error());
     auto call_id = text_member(json, "tool_call_id", false);
     if (!call_id) return tl::unexpected(call_id.error());
-    return Message{*role, std::move(*content), std::move(*reasoning), std::move(*calls),
-                   std::move(*call_id)};
+    auto task = text_member(json, "task", false);
+    if (!task) return tl::unexpected(task.error());
+    return Message{*role,
+                   std::move(*content),
+                   std::move(*reasoning),
+                   std::move(*calls),
+                   std::move(*call_id),
+                   std::move(*task)};
 }
 
 Result<std::vector<Message>> parse_messages(std::string_view where, std::string_view text) {
@@ -128,6 +134,7 @@ void write_messages(JsonWriter& json, const std::vector<Message>& messages) {
         if (!message.reasoning.empty()) json.member("reasoning", message.reasoning);
         if (!message.calls.empty()) write_calls(json, message.calls);
         if (!message.call_id.empty()) json.member("tool_call_id", message.call_id);
+        if (!message.task.empty()) json.member("task", message.task);
         json.end_object();
     }
     json.end_array();

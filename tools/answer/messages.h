@@ -1,6 +1,6 @@
 // Conversations as JSON, in the form of OpenAI's chat completions: a list of
 //
-//     {"role", "content", "reasoning", "tool_calls", "tool_call_id"}
+//     {"role", "content", "reasoning", "tool_calls", "tool_call_id", "task"}
 //
 // Only the role is always needed; the content too, unless there are tool calls. The content is a
 // string, or a list of {"type": "text", "text"}, which are joined by an empty line.

@@ -7,6 +7,8 @@
 #include <cstdio>
 
 #include "engine/load/cache_file.h"
+#include "engine/text/deepseek_v4.h"
+#include "engine/text/deepseek_v41.h"
 #include "io/checkpoint/model_folder.h"
 #include "io/clock.h"
 #include "io/file.h"
@@ -77,6 +79,20 @@ Result<double> default_of(const Json& config, const char* name, double otherwise
                     cat(name, " is ", number_text(*number), ", must be in ", range.text()));
     }
     return *number;
+}
+
+const ChatFormat& chat_format_of(const ModelConfig& config) {
+    return config.model_type == "deepseek_v4" ? deepseek_v4_chat : deepseek_v41_chat;
+}
+
+// "chat", "thinking, effort 75". An effort that the model does not know is an error.
+Result<std::string> mode_text(const ModelRun& run) {
+    if (run.prompt.mode == PromptMode::chat) return std::string("chat");
+    const bool needed = needs_wording(*run.chat, run.prompt);
+    if (needed && !run.wording) return tl::unexpected(run.wording.error());
+    auto effort = run.chat->effort(run.prompt.effort, needed ? &*run.wording : nullptr);
+    if (!effort) return tl::unexpected(std::move(effort).error());
+    return cat("thinking", effort->shown.empty() ? "" : cat(", effort ", effort->shown));
 }
 
 PromptCacheOptions cache_options(const Options& options) {
@@ -171,6 +187,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     if (!engine) return tl::unexpected(engine.error());
     run.must_finish = std::make_unique<MustFinish>();
     run.engine = std::move(*engine);
+    run.chat = &chat_format_of(run.engine->config());
     auto session = run.engine->session();
     if (!session) return tl::unexpected(session.error());
     run.session = std::move(*session);
@@ -186,6 +203,9 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.facts.expert_bytes = run.engine->expert_bytes();
     run.facts.end_tokens = run.engine->config().end_tokens;
     apply_options(run, options);
+    auto mode = mode_text(run);
+    if (!mode) return tl::unexpected(std::move(mode).error());
+    run.facts.mode = std::move(*mode);
     const bool noted = options.stats || (report_placement && options.verbose);
     if (tune && !options.quiet && !noted) {
         std::fprintf(stderr, "%s\n", run.facts.load.reads.c_str());
@@ -211,8 +231,7 @@ std::string model_name(const Options& options) {
 void apply_options(ModelRun& run, const Options& options) {
     bool thinking = options.thinking();
     run.prompt.mode = thinking ? PromptMode::thinking : PromptMode::chat;
-    run.prompt.effort = options.effort.value_or(run.prompt.effort);
-    run.facts.mode = thinking ? cat("thinking, effort ", run.prompt.effort) : "chat";
+    if (options.effort) run.prompt.effort = options.effort;
     SamplerOptions& sampler = run.sampler;
     sampler.temperature = options.temperature.value_or(sampler.temperature);
     sampler.top_p = options.top_p.value_or(sampler.top_p);

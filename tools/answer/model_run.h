@@ -26,8 +26,9 @@ struct ModelRun {
     std::unique_ptr<Session> session;
     RunFacts facts;
     SamplerOptions sampler;
+    const ChatFormat* chat = nullptr;  // the model's
     PromptOptions prompt;
-    Result<PromptWording> wording;  // or why tools and response formats cannot be used
+    Result<PromptWording> wording;  // or why what needs_wording() cannot be used
     AnswerFormat format;            // of --format
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.

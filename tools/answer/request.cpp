@@ -39,15 +39,15 @@ Result<PromptOptions> prompt_options(const ModelRun& run, const AnswerRequest& r
     auto schema = shown_schema(request);
     if (!schema) return tl::unexpected(schema.error());
     out.response_format = std::move(*schema);
-    if (out.tools.empty() && out.response_format.empty()) return out;
+    if (!needs_wording(*run.chat, out)) return out;
     if (!run.wording) return tl::unexpected(run.wording.error());
     out.wording = &*run.wording;
     return out;
 }
 
 // The calls that an answer may be. Text or ids that are continued know no tools.
-Result<CallRule> call_rule(const Tokenizer& tokenizer, const AnswerRequest& request,
-                           const PromptOptions& prompt) {
+Result<CallRule> call_rule(const Tokenizer& tokenizer, const ToolSyntax& syntax,
+                           const AnswerRequest& request, const PromptOptions& prompt) {
     const bool required = request.tool_choice == ToolChoice::required;
     if (required && prompt.tools.empty()) {
         return fail(Code::usage, "a tool call is required, but no tools are declared");
@@ -61,16 +61,16 @@ Result<CallRule> call_rule(const Tokenizer& tokenizer, const AnswerRequest& requ
                                      "\" that has to be called is not declared"));
     }
     if (prompt.tools.empty()) return CallRule{};
-    auto prefix = forced_call_prefix(tokenizer, *prompt.syntax, request.tool_name);
+    auto prefix = forced_call_prefix(tokenizer, syntax, request.tool_name);
     if (!prefix) return tl::unexpected(prefix.error());
     return CallRule{std::move(*prefix), required};
 }
 
-Result<std::vector<int32_t>> encode(const Engine& engine, const AnswerRequest& request,
+Result<std::vector<int32_t>> encode(const ModelRun& run, const AnswerRequest& request,
                                     const PromptOptions& options) {
-    const Tokenizer& tokenizer = engine.tokenizer();
+    const Tokenizer& tokenizer = run.engine->tokenizer();
     if (!request.ids.empty()) return request.ids;
-    if (!request.text) return encode_chat(tokenizer, request.messages, options);
+    if (!request.text) return encode_chat(tokenizer, *run.chat, request.messages, options);
     std::vector<int32_t> ids;
     if (const auto begin = tokenizer.id(begin_token)) ids.push_back(*begin);
     const auto text = tokenizer.encode(*request.text);
@@ -96,7 +96,7 @@ AnswerRequest default_request(const ModelRun& run, const Options& options) {
 Result<std::vector<int32_t>> prompt_ids(const ModelRun& run, const AnswerRequest& request) {
     auto options = prompt_options(run, request);
     if (!options) return tl::unexpected(std::move(options).error());
-    return encode(*run.engine, request, *options);
+    return encode(run, request, *options);
 }
 
 Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& request) {
@@ -108,9 +108,9 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     if (!prompt) return tl::unexpected(prompt.error());
     auto grammar = answer_grammar({request.format, request.schema});
     if (!grammar) return tl::unexpected(grammar.error());
-    auto call = call_rule(run.engine->tokenizer(), request, *prompt);
+    auto call = call_rule(run.engine->tokenizer(), *run.chat->tools, request, *prompt);
     if (!call) return tl::unexpected(call.error());
-    auto ids = encode(*run.engine, request, *prompt);
+    auto ids = encode(run, request, *prompt);
     if (!ids) return tl::unexpected(ids.error());
     const int64_t needed = request.predict_must_fit ? request.predict : -1;
     if (auto room = check_room(ids->size(), needed, run.facts.context); !room) {
@@ -118,12 +118,13 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     }
     // What is continued is so in no mode: all of the answer is content.
     const bool chat = request.ids.empty() && !request.text;
-    const bool turn = chat && !request.prompt.continue_last;
+    const bool turn = chat && !request.prompt.continue_last &&
+                      !answers_without_header(request.messages.back().task);
     GenerateOptions options;
     options.stream = {turn ? request.prompt.mode : PromptMode::chat, request.stop,
                       request.ignore_eos, request.loop_guard};
     options.stream.unclosed = request.unclosed;
-    if (chat && !prompt->tools.empty()) options.stream.tools = prompt->syntax;
+    if (chat && !prompt->tools.empty()) options.stream.tools = run.chat->tools;
     options.sampler = request.sampler;
     options.predict = request.predict;
     options.context = run.facts.context;

@@ -12,8 +12,12 @@ namespace {
 
 constexpr int64_t count_max = std::numeric_limits<int32_t>::max();
 
-constexpr std::array<std::pair<std::string_view, int>, 6> efforts{
-    {{"minimal", 25}, {"low", 50}, {"medium", 62}, {"high", 75}, {"xhigh", 88}, {"max", 100}}};
+constexpr std::array<std::pair<std::string_view, int>, 6> efforts{{{"minimal", 25},
+                                                                   {"low", effort_low},
+                                                                   {"medium", 62},
+                                                                   {"high", effort_high},
+                                                                   {"xhigh", 88},
+                                                                   {"max", effort_max}}};
 
 Result<void> read_stream_options(const Json& value, Draft& draft) {
     if (!value.is_object()) return bad_value(value, "an object");
@@ -95,7 +99,7 @@ Result<void> read_effort(const Json& value, Draft& draft) {
         "none, minimal, low, medium, high, xhigh, max or a whole number from 1 to 100";
     if (value.is_number()) {
         prompt.mode = PromptMode::thinking;
-        return store(integer_in(value, 1, 100), prompt.effort);
+        return store(integer_in(value, effort_min, effort_max), prompt.effort.emplace());
     }
     const auto name = text_of(value);
     if (!name) return bad_value(value, expected);

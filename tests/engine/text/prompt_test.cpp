@@ -20,7 +20,7 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 Ids encode(const std::vector<Message>& messages, const PromptOptions& options = {}) {
-    auto ids = encode_chat(tiny_tokenizer(), messages, options);
+    auto ids = encode_chat(tiny_tokenizer(), deepseek_v41_chat, messages, options);
     REQUIRE_MESSAGE(ids, (ids ? "" : ids.error().message));
     return *ids;
 }
@@ -129,7 +129,7 @@ std::vector<Conversation> longer_conversations() {
 }
 
 Error refusal(const std::vector<Message>& messages, const PromptOptions& options = {}) {
-    auto ids = encode_chat(tiny_tokenizer(), messages, options);
+    auto ids = encode_chat(tiny_tokenizer(), deepseek_v41_chat, messages, options);
     REQUIRE(!ids);
     return ids.error();
 }
@@ -258,7 +258,7 @@ TEST_CASE("prompt: a message that is continued leaves its turn open") {
 }
 
 TEST_CASE("prompt: a tokenizer without chat tokens, or another model's, is refused by name") {
-    const auto ids = encode_chat(test::random_tokenizer(), {user("Hi")}, {});
+    const auto ids = encode_chat(test::random_tokenizer(), deepseek_v41_chat, {user("Hi")}, {});
     REQUIRE(!ids);
     CHECK(ids.error().code == Code::unsupported);
     CHECK(mentions(ids.error(), "'<｜begin▁of▁sentence｜>'"));

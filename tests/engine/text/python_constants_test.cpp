@@ -124,8 +124,7 @@ TEST_CASE("python constants: what is read, and what is passed over") {
         {"TEN", "nested"},
         {"ELEVEN", "several parts\tof itonetwo!"},
         {"TWELVE", "quote \" and \"\" inside \"\"\" "},
-        {"THIRTEEN",
-         cat("escapes: \\ ' \" \a\b\f\n\r\t\v ", '\0', " A ~ é 😀 \\d \\8")},
+        {"THIRTEEN", cat("escapes: \\ ' \" \a\b\f\n\r\t\v ", '\0', " A ~ é 😀 \\d \\8")},
         {"FOURTEEN", ""},
         {"FIFTEEN", "continued"},
         {"AGAIN", "second"},
@@ -154,6 +153,40 @@ TEST_CASE("python constants: the texts are those that Python has") {
     const std::string command = cat("python3 -W ignore '", (folder / "check.py").string(), "' '",
                                     (folder / "sample.py").string(), "'");
     CHECK(std::system(command.c_str()) == 0);
+}
+
+TEST_CASE("python constants: the entries of a dict are constants") {
+    CHECK(python_entry("A", "k") == "A[\"k\"]");
+    const std::string source =
+        "E = 'e'\nA: Dict[str, str] = {  # words\n  'one': 'x' 'y', \"two-2\": (E + '!'),\n\n"
+        "  'three': E, 'none': None, 'one': r'\\d' 'z'}\nB = {}; C = 'c'\n";
+    const Texts expected{{"E", "e"},
+                         {R"(A["one"])", "\\dz"},
+                         {R"(A["two-2"])", "e!"},
+                         {R"(A["three"])", "e"},
+                         {R"(A["none"])", ""},
+                         {"C", "c"}};
+    CHECK(texts(source) == expected);
+    CHECK(read_python_constants(source)->at(1).line == 2);
+    // Assigned again, or changed: the entries are forgotten.
+    CHECK(texts(source + "A = {'k': 'v'}") == Texts{{"E", "e"}, {"C", "c"}, {R"(A["k"])", "v"}});
+    CHECK(texts(source + "A = 'a'") == Texts{{"E", "e"}, {"C", "c"}, {"A", "a"}});
+    for (const char* change : {"A['one'] = 'q'", "A = f()", "A |= B", "A = {**A}"})
+        CHECK(texts(source + change) == Texts{{"E", "e"}, {"C", "c"}});
+    // Other dicts and sets are passed over whole.
+    for (const char* other :
+         {"A = {'k': 1}", "A = {'k': f'x'}", "A = {'k': ['x']}", "A = {'k': {'l': 'x'}}",
+          "A = {'a key': 'x'}", "A = {'': 'x'}", "A = {k: 'x'}", "A = {1: 'x'}", "A = {'x', 'y'}",
+          "A = {'k': 'x'}.copy()", "A = {'k': 'x' for _ in y}", "A = {'k': unknown}",
+          "A = {'k': None + 'x'}", "A = {**B}", "A = {'k': 'x' 'l': 'y'}", "A = {,}"}) {
+        CAPTURE(other);
+        CHECK(texts(cat(other, "\nC = 'c'")) == Texts{{"C", "c"}});
+    }
+    CHECK(mentions(problem_of(R"(A = {"k": "\N{BULLET}"})"), "\\N"));
+    CHECK(refusal("A = {'k': 'x'\n") == "line 1: a bracket that does not close");
+    std::string bomb = cat("A = '", std::string(size_t{200} << 10, 'x'), "'\nB = {");
+    for (int i = 0; i < 1000; ++i) bomb += cat("'k", i, "': A,");
+    CHECK(mentions(refusal(bomb + "}"), "8 MiB of text"));
 }
 
 TEST_CASE("python constants: line ends, a byte order mark, empty files") {

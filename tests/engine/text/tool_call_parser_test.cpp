@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/text/answer_parser.h"
+#include "engine/text/deepseek_v41.h"
 #include "engine/text/prompt_writer.h"
 #include "engine/text/python_json.h"
 #include "engine/text/tool_call_writer.h"

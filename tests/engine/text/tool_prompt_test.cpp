@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "engine/text/prompt.h"
-#include "engine/text/prompt_writer.h"
-#include "engine/text/tool_call_writer.h"
 #include "io/text.h"
 #include "tests/support/conversation.h"
 #include "tests/support/messages.h"
@@ -56,7 +54,7 @@ PromptOptions with_tools(PromptOptions options, const std::vector<std::string>& 
 }
 
 Ids encode(const std::vector<Message>& messages, const PromptOptions& options) {
-    auto ids = encode_chat(tiny_tokenizer(), messages, options);
+    auto ids = encode_chat(tiny_tokenizer(), deepseek_v41_chat, messages, options);
     REQUIRE_MESSAGE(ids, (ids ? "" : ids.error().message));
     return *ids;
 }
@@ -74,13 +72,16 @@ int added_in(const Ids& ids) {
         ids.begin(), ids.end(), [](int32_t id) { return tiny_tokenizer().is_added(id); }));
 }
 
-std::string refusal(const std::vector<Message>& messages, const PromptOptions& options,
-                    Code code = Code::usage) {
-    const auto ids = encode_chat(tiny_tokenizer(), messages, options);
+std::string message_of(const Result<Ids>& ids, Code code = Code::unsupported) {
     REQUIRE(!ids);
     CHECK(ids.error().code == code);
     CHECK(!mentions(ids.error().message, "\n"));
     return ids.error().message;
+}
+
+std::string refusal(const std::vector<Message>& messages, const PromptOptions& options,
+                    Code code = Code::usage) {
+    return message_of(encode_chat(tiny_tokenizer(), deepseek_v41_chat, messages, options), code);
 }
 
 const std::string calls_begin = "\n\n<｜DSML｜ calls>\n", calls_end = "</｜DSML｜ calls>";
@@ -251,15 +252,20 @@ TEST_CASE("tool prompt: tools need names, wording and a marker") {
 
     constexpr ToolSyntax absent{"｜NONE｜", " calls", " invoke", " parameter", "", ""};
     options = with_tools(chat, {weather_tool});
-    options.syntax = &absent;
-    says(refusal({user("u")}, options, Code::unsupported),
+    ChatFormat other = deepseek_v41_chat;
+    other.tools = &absent;
+    const auto needs = [&](const std::vector<Message>& messages) {
+        return message_of(encode_chat(tiny_tokenizer(), other, messages, options));
+    };
+    says(needs({user("u")}),
          {"has no token '｜NONE｜', which tool calls need: this model does not support tools"});
     options.tools.clear();
-    says(refusal({user("u"), assistant("", "", {{"", "f", ""}})}, options, Code::unsupported),
+    says(needs({user("u"), assistant("", "", {{"", "f", ""}})}),
          {"'｜NONE｜', which tool calls need"});
-    CHECK(encode_chat(tiny_tokenizer(), {user("u"), assistant("a")}, options));
+    CHECK(encode_chat(tiny_tokenizer(), other, {user("u"), assistant("a")}, options));
     CHECK(!forced_call_prefix(tiny_tokenizer(), absent, ""));
-    CHECK(!encode_chat(random_tokenizer(), {user("u")}, with_tools(chat, {weather_tool})));
+    CHECK(!encode_chat(random_tokenizer(), deepseek_v41_chat, {user("u")},
+                       with_tools(chat, {weather_tool})));
 }
 
 TEST_CASE("tool prompt: no name, argument, declaration or schema becomes a control token") {
@@ -292,20 +298,6 @@ TEST_CASE("tool prompt: no name, argument, declaration or schema becomes a contr
             if (place != 6) CHECK(mentions(tiny_tokenizer().decode(ids), text));
         }
     }
-}
-
-TEST_CASE("tool prompt: another model's syntax is another table") {
-    constexpr ToolSyntax v4{"｜DSML｜",  "tool_calls",    "invoke",
-                            "parameter", "<tool_result>", "</tool_result>"};
-    PromptWriter out(tiny_tokenizer());
-    // As the V4 encoder writes it.
-    REQUIRE(write_calls(out, v4, {{"c1", "get", R"({"city": "Bern", "n": 2})"}}));
-    CHECK(out.take("").value() ==
-          tiny_tokenizer().encode_with_added(
-              "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get\">\n"
-              "<｜DSML｜parameter name=\"city\" string=\"true\">Bern</｜DSML｜parameter>\n"
-              "<｜DSML｜parameter name=\"n\" string=\"false\">2</｜DSML｜parameter>\n"
-              "</｜DSML｜invoke>\n</｜DSML｜tool_calls>"));
 }
 
 TEST_CASE("tool prompt: the ids that a forced call begins with") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/text/deepseek_v41.h"
 #include "tests/support/tokenizers.h"
 
 using namespace sluice;

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "engine/text/deepseek_v41.h"
 #include "engine/text/prompt.h"
 #include "tests/support/models.h"
 #include "tools/answer/generate.h"
@@ -65,7 +66,7 @@ TEST_CASE("answers in turns are the same with the cache and need only the tail o
     const Tokenizer& tokenizer = engine->tokenizer();
     const PromptOptions chat;
     const auto encoded = [&](const std::vector<Message>& messages) {
-        auto ids = encode_chat(tokenizer, messages, chat);
+        auto ids = encode_chat(tokenizer, deepseek_v41_chat, messages, chat);
         REQUIRE(ids);
         return *ids;
     };

@@ -30,7 +30,7 @@ std::string refusal(const std::string& text) {
 TEST_CASE("messages: tool calls, results and other names") {
     const auto messages = parsed(R"([
         {"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
-        {"role":"user","content":[]},
+        {"role":"user","content":[],"task":"title"},
         {"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[
             {"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}},
             {"function":{"name":"g","arguments":{"b":[1,2.0]}}},
@@ -41,6 +41,7 @@ TEST_CASE("messages: tool calls, results and other names") {
     CHECK(messages[0].role == Role::system);
     CHECK(messages[0].content == "a\n\nb");
     CHECK(messages[1].content.empty());
+    CHECK(messages[1].task == "title");
     CHECK(messages[2].content.empty());
     CHECK(messages[2].reasoning == "hm");
     REQUIRE(messages[2].calls.size() == 3);
@@ -58,6 +59,7 @@ TEST_CASE("messages: tool calls, results and other names") {
     CHECK(messages_json(parsed(written)) == written);
     CHECK(mentions(written, R"("tool_calls":[{"id":"c1","type":"function",)"));
     CHECK(mentions(written, R"("tool_call_id":"c1")"));
+    CHECK(mentions(written, R"("task":"title")"));
     CHECK(messages_json({{Role::user, "u"}}) ==
           "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}\n");
 }
