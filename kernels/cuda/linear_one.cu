@@ -90,7 +90,7 @@ __device__ inline void store_tiles(const Plain& op, const float* sums, int first
 
 // A slice has rounds * length blocks.
 template <Kind kind, int length, bool copied, int rounds>
-__global__ void __launch_bounds__(threads_of<kind, length>)
+__global__ void __launch_bounds__(rounds > 1 ? 512 : threads_of<kind, length>)
     one_kernel(__grid_constant__ const Plain op, int slices_log2) {
     extern __shared__ __align__(128) std::byte memory[];  // activations, then weights
     __shared__ float sums[sums_max];
