@@ -12,13 +12,29 @@ struct Rotation {
 };
 
 constexpr int few_queries = 8;
-// For at most few_queries queries: two launches that spread over the device.
+// For at most few_queries queries: two launches that spread over the device, or four where one
+// block of threads cannot hold all scores of its heads.
 void launch_few(const SparseAttention& op, const Rotation& rotation, Lane lane);
 size_t few_shared_bytes(int window, int k);
+size_t few_parts_scratch_bytes(int heads, int window, int k, int dim);
+
+// Whether a block of threads holds all scores of 16 heads, on every GPU. Both ways have the same
+// order of additions.
+bool holds_all(int window, int k, int dim);
 
 namespace {
 
 constexpr int block = 256, warps = block / warp, head_tile = 16, key_tile = 16;
+// Keys of a query whose products are added up from zero; such sums are added in ascending order.
+constexpr int sum_keys = 1024;
+
+inline int padded_keys(int window, int k) {
+    return ceil_div(window + k, key_tile) * key_tile;
+}
+// Floats from the scores of one head to those of the next.
+inline int stride_of(int window, int k) {
+    return padded_keys(window, k) + 4;
+}
 
 struct Shape {
     int keys_max;  // window + k, rounded up to 16
@@ -32,16 +48,27 @@ __device__ inline const bf16* window_key(const SparseAttention& op, int64_t at) 
                              : op.buffer + at % op.window * op.dim;
 }
 
+// Rows of `compressed` that a query at position p sees where there is no list.
+__device__ inline int visible_rows(const SparseAttention& op, int64_t p) {
+    return op.compressed ? int(min((p + 1) / op.ratio, int64_t(op.k))) : 0;
+}
+
 // Fills `keys` with the addresses of the query's keys, in order, and returns how many there are.
 // All threads call it.
-__device__ int list_keys(const SparseAttention& op, int query, const bf16** keys) {
+__device__ inline int list_keys(const SparseAttention& op, int query, const bf16** keys) {
     __shared__ int valid_of[warps];
     int64_t p = int64_t(op.position) + query, first = max(int64_t(0), p - op.window + 1);
     int window = int(p - first + 1), lane = threadIdx.x % warp, w = threadIdx.x / warp;
-    int at = window, k = op.compressed ? op.k : 0;
+    int at = window, k = op.compressed && op.ratio == 0 ? op.k : 0;
     const int32_t* rows = op.topk + int64_t(query) * op.k;
     int next = int(threadIdx.x) < k ? rows[threadIdx.x] : -1;
     for (int i = threadIdx.x; i < window; i += block) keys[i] = window_key(op, first + i);
+    if (op.ratio > 0) {
+        int visible = visible_rows(op, p);
+        for (int i = threadIdx.x; i < visible; i += block)
+            keys[window + i] = op.compressed + int64_t(i) * op.dim;
+        at += visible;
+    }
     for (int base = 0; base < k; base += block) {
         int row = next, ahead = base + block + int(threadIdx.x);
         next = ahead < k ? rows[ahead] : -1;
@@ -103,8 +130,8 @@ __device__ inline void score_tile(const SparseAttention& op, const Turn& turn, i
 
 // One warp per head: maximum, P, denominator. P stays in s, rounded to bf16; the tail up to
 // `padded` is set to zero.
-__device__ void softmax(const SparseAttention& op, int head0, int count, int padded, int stride,
-                        float* s, float* den) {
+__device__ inline void softmax(const SparseAttention& op, int head0, int count, int padded,
+                               int stride, float* s, float* den) {
     int lane = threadIdx.x % warp;
     for (int h = threadIdx.x / warp; h < head_tile; h += warps) {
         float* row = s + h * stride;

@@ -40,6 +40,11 @@ struct Lane {
     KernelScratch scratch{};
 };
 
+// Tickets of groups of 128 that several blocks of threads quantise together; null for groups of 32.
+inline unsigned* tickets_of(int group, const Lane& lane) {
+    return group == 128 ? lane.scratch.tickets : nullptr;
+}
+
 // Every kernel started through launch_kernel() calls this in all threads, before it reads or writes
 // what another kernel writes or reads.
 __device__ inline void start_after_previous() {
@@ -152,7 +157,9 @@ __device__ inline void store_lane(float v, const QuantRows& out, int64_t at) {
     if (threadIdx.x % warp == 0) out.scales[at / 32] = scale;
 }
 
-// Four neighbouring values per lane, eight lanes per group of 32: the same codes and scales.
+// Four neighbouring values per lane, a quarter as many lanes as a group has values: the same codes
+// and scales.
+template <int group = 32>
 __device__ inline void store_four(const float (&v)[4], const QuantRows& out, int64_t at) {
     bool finite = true;
     float a = 1e-4f;
@@ -161,8 +168,8 @@ __device__ inline void store_four(const float (&v)[4], const QuantRows& out, int
         finite = finite && is_finite(v[i]);
         a = fmaxf(a, fabsf(v[i]));
     }
-    bool bad = group_any<8>(!finite);
-    a = group_max<8>(a);
+    bool bad = group_any<group / 4>(!finite);
+    a = group_max<group / 4>(a);
     uint8_t byte = bad ? 255 : e8m0_ceil(a * (1.0f / 448.0f));
     float inverse = bad ? 0.0f : exp2i(127 - int(byte));
     uint32_t codes = 0;
@@ -173,6 +180,42 @@ __device__ inline void store_four(const float (&v)[4], const QuantRows& out, int
     }
     *reinterpret_cast<uint32_t*>(out.codes + at) = codes;
     if (threadIdx.x % 8 == 0) out.scales[at / 32] = byte;
+}
+
+// Groups of 128 whose quarters come from four blocks of threads: each calls this in one whole warp
+// once that warp has stored its quarter, with a ticket of the group. True in the last of the four,
+// whose warp then sees all quarters (it reads them with __ldcg) and finishes the group.
+__device__ inline bool last_of_four(unsigned* ticket) {
+    unsigned before = 0;
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x % warp == 0) before = atomicAdd(ticket, 1u);
+    if (__shfl_sync(0xffffffffu, before, 0) != 3) return false;
+    if (threadIdx.x % warp == 0) *ticket = 0;
+    __threadfence();
+    return true;
+}
+
+// The four neighbouring bf16 numbers of this lane, as another block of threads has stored them.
+__device__ inline void stored_four(const bf16* from, float (&v)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        v[i] = to_float(bf16{__ldcg(reinterpret_cast<const unsigned short*>(from) + i)});
+}
+
+// What a warp does with the value of its lane in a group of 32 from `at` on: stores the codes and
+// the scale at once, or, with a ticket, keeps the value in `kept` (at the same place) until the
+// group of 128 is whole.
+__device__ inline void store_part(float v, const QuantRows& out, int64_t at, bf16* kept,
+                                  unsigned* ticket) {
+    if (!ticket) return store_lane(v, out, at);
+    kept[at] = to_bf16(v);
+    if (!last_of_four(ticket)) return;
+    int lane = threadIdx.x % warp;
+    int64_t first = (at - lane) / 128 * 128 + lane * 4;
+    float all[4];
+    stored_four(kept + first, all);
+    store_four<128>(all, out, first);
 }
 
 // SwiGLU with its clamps, rounded to bf16; NaN is kept. `weight` may be null.
@@ -335,7 +378,7 @@ size_t expert_scratch_bytes(int count, int dim, int inner);
 // Rows to reserve expert_scratch_bytes() for: all experts of a chunk in few launches, with a tile
 // of 64 begun for many of them.
 int expert_rows(const Shapes& largest);
-size_t attention_scratch_bytes(int heads, int window, int k);
+size_t attention_scratch_bytes(int heads, int window, int k, int dim);
 
 // The same for one call. An operation that is not listed here needs none.
 template <class Op>
@@ -349,7 +392,7 @@ inline size_t scratch_bytes(const HyperStep& op) {
     return scratch_bytes(op.mix);
 }
 inline size_t scratch_bytes(const SparseAttention& op) {
-    return attention_scratch_bytes(op.heads, op.window, op.k);
+    return attention_scratch_bytes(op.heads, op.window, op.k, op.dim);
 }
 inline size_t scratch_bytes(const RotatedAttention& op) {
     return scratch_bytes(op.attention);

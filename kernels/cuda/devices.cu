@@ -78,7 +78,8 @@ std::optional<uint64_t> cuda_scratch_bytes(const Shapes& largest) {
          {cuda::hyper_scratch_bytes(largest.n, largest.dim),
           cuda::index_scratch_bytes(largest.n, largest.index_rows),
           cuda::route_scratch_bytes(largest.n, largest.experts),
-          cuda::attention_scratch_bytes(largest.heads, largest.window, largest.attended_rows),
+          cuda::attention_scratch_bytes(largest.heads, largest.window, largest.attended_rows,
+                                        largest.head_dim),
           cuda::expert_scratch_bytes(cuda::expert_rows(largest), largest.dim, largest.inner)})
         bytes = need > bytes ? need : bytes;
     return (bytes + cuda::alignment - 1) / cuda::alignment * cuda::alignment;

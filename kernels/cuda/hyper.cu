@@ -4,7 +4,8 @@
 // cut into slices with a block of threads each. The last block of a token group to finish adds the
 // slices in ascending order and runs Sinkhorn. In a step each slice first expands its part of the
 // streams. One further block per token expands for itself what the collapse, the norm and the
-// quantisation need, and so waits for nobody.
+// quantisation need, and so waits for nobody; with coefficients of the step's own it is a launch of
+// its own.
 #include "kernels/cuda/hyper.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -17,7 +18,7 @@ constexpr int few = 32;  // tokens; hyper_wide.cu takes more
 // of the streams when `to` is set.
 __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int64_t row, int begin,
                            int end, float (*shared)[sums], float* out) {
-    int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
+    int cols = op.hc * op.dim, rows = rows_of(op);
     int lane = threadIdx.x % warp, w = threadIdx.x / warp;
     float acc[sums];
 #pragma unroll
@@ -51,10 +52,11 @@ __device__ void slice_sums(const HyperMix& op, const Streams& in, bf16* to, int6
     __syncthreads();
 }
 
+template <int slices>
 __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Partials work) {
     __shared__ float shared[block / warp][sums];
     __shared__ bool last;
-    int cols = op.hc * op.dim, rows = (2 + op.hc) * op.hc;
+    int cols = op.hc * op.dim, rows = rows_of(op);
     int per_slice = ceil_div(op.dim, slices);
     int begin = min(op.dim, int(blockIdx.x) * per_slice), end = min(op.dim, begin + per_slice);
     int64_t first = int64_t(blockIdx.y) * tokens;
@@ -89,15 +91,15 @@ __device__ void mix_block(const HyperMix& op, const Streams& in, bf16* to, Parti
     if (threadIdx.x == 0) work.ticket[blockIdx.y] = 0;
 }
 
+template <int slices>
 __global__ void __launch_bounds__(block) hyper_mix_kernel(HyperMix op, Partials work) {
     start_after_previous();
-    Streams in{op.h, nullptr, nullptr, nullptr, nullptr, nullptr, op.hc, op.dim, 0};
-    mix_block(op, in, nullptr, work);
+    mix_block<slices>(op, mixed_streams(op), nullptr, work);
 }
 
 // Collapse, norm and quantisation of one token; the sums have the order of rms_norm_kernel.
 __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t row) {
-    extern __shared__ bf16 collapsed[];  // [dim]
+    extern __shared__ __align__(8) bf16 collapsed[];  // [dim]
     __shared__ float shared[block / warp];
     int dim = op.mix.dim, hc = op.mix.hc, lane = threadIdx.x % warp;
     const float* pre = op.collapse.pre + row * hc;
@@ -119,6 +121,7 @@ __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t r
     }
     sum = block_sum(sum, shared);
     float r = 1.0f / sqrtf(sum / float(dim) + op.norm.eps);
+    if (op.quant.group == 128) return norm_quant<128>(op, collapsed, row, r);
     for (int d = threadIdx.x; d < dim; d += block) {  // dim % 32 == 0: whole warps
         float y = round_bf16(to_float(op.norm.w[d]) * (to_float(collapsed[d]) * r));
         op.norm.y[row * dim + d] = to_bf16(y);
@@ -129,44 +132,60 @@ __device__ void collapse_block(const HyperStep& op, const Streams& in, int64_t r
     }
 }
 
+// Without the blocks that collapse where the step's own coefficients do.
+template <int slices>
 __global__ void __launch_bounds__(block)
     hyper_step_kernel(__grid_constant__ const HyperStep op, Partials work) {
     start_after_previous();
     Streams in = streams_of(op);
-    if (blockIdx.x < slices) return mix_block(op.mix, in, expanded_of(op), work);
+    if (blockIdx.x < slices) return mix_block<slices>(op.mix, in, expanded_of(op), work);
     int64_t row = int64_t(blockIdx.y) * tokens + (blockIdx.x - slices);
     if (row < op.mix.n) collapse_block(op, in, row);
+}
+
+__global__ void __launch_bounds__(block)
+    hyper_collapse_kernel(__grid_constant__ const HyperStep op) {
+    start_after_previous();
+    collapse_block(op, mixed_streams(op.mix), blockIdx.x);
+}
+
+Partials partials_of(const Lane& lane) {
+    return {reinterpret_cast<float*>(lane.scratch.memory), lane.scratch.tickets};
 }
 
 }  // namespace
 
 size_t hyper_scratch_bytes(int n, int dim) {
     size_t groups = ceil_div(n, tokens);
-    size_t many = groups * slices * tokens * sums * sizeof(float),
+    size_t many = groups * slices_of(dim) * tokens * sums * sizeof(float),
            few = hyper_few_scratch_bytes(n, dim);
     return many > few ? many : few;
 }
 
 void launch(const HyperMix& op, Lane lane) {
     if (!op.n || (op.n > few && launch_wide(op, lane))) return;
-    unsigned groups = ceil_div(op.n, tokens);
-    launch_kernel(hyper_mix_kernel, dim3(slices, groups), block, 0, lane, op,
-                  Partials{reinterpret_cast<float*>(lane.scratch.memory), lane.scratch.tickets});
+    with_slices(op.dim, [&](auto slices) {
+        launch_kernel(hyper_mix_kernel<slices()>, dim3(slices(), ceil_div(op.n, tokens)), block, 0,
+                      lane, op, partials_of(lane));
+    });
 }
 
-// True if one launch can do it: the streams are written beside the old ones, or there are many
-// tokens, and every part is there.
+// True if one launch can do it, or two with coefficients of its own: the streams are written beside
+// the old ones, or there are many tokens, and every part is there.
 bool launch(const HyperStep& op, Lane lane) {
     if (op.mix.n > few && launch_wide(op, lane)) return true;
-    bool in_place = op.expand.h && op.expand.h == op.mix.h;
-    if (in_place || op.mix.hc > hc_max || op.mix.dim % 32 || op.collapse.h != op.mix.h ||
-        (op.combine.y && !op.expand.h))
+    bool in_place = op.expand.h && op.expand.h == op.mix.h, own = collapses_own(op);
+    if (in_place || op.mix.hc > hc_max || op.mix.dim % op.quant.group ||
+        op.collapse.h != op.mix.h || (op.combine.y && !op.expand.h))
         return false;
     if (!op.mix.n || launch_hyper_few(op, lane)) return true;
-    unsigned groups = ceil_div(op.mix.n, tokens);
     size_t shared = size_t(op.mix.dim) * sizeof(bf16);
-    launch_kernel(hyper_step_kernel, dim3(slices + tokens, groups), block, shared, lane, op,
-                  Partials{reinterpret_cast<float*>(lane.scratch.memory), lane.scratch.tickets});
+    with_slices(op.mix.dim, [&](auto slices) {
+        dim3 grid(slices() + (own ? 0 : tokens), ceil_div(op.mix.n, tokens));
+        launch_kernel(hyper_step_kernel<slices()>, grid, block, shared, lane, op,
+                      partials_of(lane));
+    });
+    if (own) launch_kernel(hyper_collapse_kernel, op.mix.n, block, shared, lane, op);
     return true;
 }
 

@@ -1,6 +1,8 @@
 // What the kernels of HyperMix and HyperStep share.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
@@ -12,8 +14,33 @@ size_t hyper_few_scratch_bytes(int n, int dim);
 
 namespace {
 
-constexpr int block = 256, slices = 20, tokens = 4, hc_max = 4;
+constexpr int block = 256, tokens = 4, hc_max = 4;
 constexpr int rows_max = (2 + hc_max) * hc_max, sums = rows_max + 1;
+
+// Slices of the width, each of them summed by itself: whole ones of 256 at the models' widths.
+// Calls body(their number as a constant).
+template <class Body>
+auto with_slices(int dim, const Body& body) {
+    switch (dim) {
+        case 16 * block:
+            return body(std::integral_constant<int, 16>{});
+        case 28 * block:
+            return body(std::integral_constant<int, 28>{});
+        default:
+            return body(std::integral_constant<int, 20>{});
+    }
+}
+inline int slices_of(int dim) {
+    return with_slices(dim, [](auto slices) { return slices(); });
+}
+
+__host__ __device__ inline int rows_of(const HyperMix& op) {
+    return op.post ? (2 + op.hc) * op.hc : op.hc;
+}
+// Whether a step collapses with the coefficients that it computes.
+inline bool collapses_own(const HyperStep& op) {
+    return op.collapse.pre == op.mix.pre;
+}
 
 struct Partials {
     float* sum;        // [group][slice][token][sums]
@@ -120,15 +147,19 @@ __device__ inline float column_sum(float v, int hc) {
     return sum;
 }
 
+__device__ inline float pre_of(const HyperMix& op, const float* m, int j) {
+    return sigmoid_f32(m[j] * op.scale[0] + op.base[j]) + op.hc_eps;
+}
+
 // One warp per token: lane j * hc + k holds C[j][k].
 __device__ void sinkhorn(const HyperMix& op, const float* m, int64_t row) {
     int hc = op.hc, lane = threadIdx.x % warp;
     bool inside = lane < hc * hc;
-    if (lane < hc) {
-        op.pre[row * hc + lane] = sigmoid_f32(m[lane] * op.scale[0] + op.base[lane]) + op.hc_eps;
+    if (lane < hc) op.pre[row * hc + lane] = pre_of(op, m, lane);
+    if (!op.post) return;
+    if (lane < hc)
         op.post[row * hc + lane] =
             2.0f * sigmoid_f32(m[hc + lane] * op.scale[1] + op.base[hc + lane]);
-    }
     int i = 2 * hc + lane;
     float c = inside ? m[i] * op.scale[2] + op.base[i] : 0.0f;
     float most = -INFINITY;
@@ -160,6 +191,37 @@ __device__ inline Streams streams_of(const HyperStep& op) {
 }
 __device__ inline bf16* expanded_of(const HyperStep& op) {
     return op.expand.h ? const_cast<bf16*>(op.mix.h) : nullptr;
+}
+
+// The streams as they lie in mix.h.
+__device__ inline Streams mixed_streams(const HyperMix& op) {
+    return {op.h, nullptr, nullptr, nullptr, nullptr, nullptr, op.hc, op.dim, 0};
+}
+
+// Norm and quantisation of one token from its collapsed values in shared memory; r is the factor of
+// the norm. Four values per thread and step: dim % 128 == 0.
+template <int group>
+__device__ inline void norm_quant(const HyperStep& op, const bf16* collapsed, int64_t row,
+                                  float r) {
+    int dim = op.mix.dim;
+#pragma unroll 5
+    for (int d = threadIdx.x * 4; d < dim; d += block * 4) {  // dim % 128 == 0: whole warps
+        uint2 x = *reinterpret_cast<const uint2*>(collapsed + d),
+              w = *reinterpret_cast<const uint2*>(op.norm.w + d);
+        const uint32_t xs[2] = {x.x, x.y}, ws[2] = {w.x, w.y};
+        float y[4];
+        uint32_t packed[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            float a = float_of(i % 2 ? xs[i / 2] & 0xffff0000u : xs[i / 2] << 16);
+            float b = float_of(i % 2 ? ws[i / 2] & 0xffff0000u : ws[i / 2] << 16);
+            bf16 v = to_bf16(b * (a * r));
+            y[i] = to_float(v);
+            packed[i / 2] |= uint32_t(v.bits) << (16 * (i % 2));
+        }
+        *reinterpret_cast<uint2*>(op.norm.y + row * dim + d) = make_uint2(packed[0], packed[1]);
+        store_four<group>(y, op.quant.out, row * dim + d);
+    }
 }
 
 }  // namespace

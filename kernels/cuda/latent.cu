@@ -32,6 +32,15 @@ __global__ void __launch_bounds__(block)
     if (blockIdx.y == 0) {
         int cols = op.query.cols;
         norm_row(op.query, row, shared, y);
+        if (op.query_quant.group == 128) {
+            for (int k = threadIdx.x * 4; k < cols; k += block * 4) {  // whole warps here too
+                const float v[4] = {y[k], y[k + 1], y[k + 2], y[k + 3]};
+#pragma unroll
+                for (int i = 0; i < 4; ++i) op.query.y[row * cols + k + i] = to_bf16(v[i]);
+                store_four<128>(v, op.query_quant.out, row * cols + k);
+            }
+            return;
+        }
         for (int k = threadIdx.x; k < cols; k += block) {  // cols % 32 == 0: whole warps
             op.query.y[row * cols + k] = to_bf16(y[k]);
             store_lane(y[k], op.query_quant.out, row * cols + k);
@@ -50,7 +59,7 @@ __global__ void __launch_bounds__(block)
         bool inside = at < dim;
         float a = inside ? y[at] : 0.0f, b = inside ? y[at + 1] : 0.0f;
         turn.apply(at, a, b);
-        requantise(a, b, place.requant);
+        requantise(a, b, place.requant, at < dim - place.kept);
         if (!inside) continue;
         bf16 pair[2] = {to_bf16(a), to_bf16(b)};
         for (int i = 0; i < 2; ++i) {
@@ -64,7 +73,7 @@ __global__ void __launch_bounds__(block)
 
 // True if one launch can do it: one head per key, and no two rows of the buffer that coincide.
 bool launch(const LatentFinish& op, Lane lane) {
-    if (op.query.cols % 32 || op.key.cols % 2 || op.key_place.heads != 1 ||
+    if (op.query.cols % op.query_quant.group || op.key.cols % 2 || op.key_place.heads != 1 ||
         op.query.n != op.key.n || (op.store.buffer && op.store.n > op.store.window))
         return false;
     int cols = op.query.cols > op.key.cols ? op.query.cols : op.key.cols;

@@ -7,7 +7,7 @@
 // contract. moe_wide.cu handles two activation rows or more.
 //
 // Two kernels per batch of experts: gate, up, SwiGLU and quantisation together (a block of threads
-// owns 32 rows of both matrices, which is one quantisation group), then down.
+// owns 32 rows of both matrices, which is a quantisation group or a quarter of one), then down.
 #include "kernels/cuda/moe.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -142,9 +142,10 @@ __global__ void __launch_bounds__(row_block)
     if (lane < 4) up[w * 4 + lane] = round_bf16(pick(y, lane));
     __syncthreads();
     if (w != 0) return;
-    uint8_t code, byte;
-    swiglu_lane(gate[lane], up[lane], item.weight, items.limit, &code, &byte);
-    store_digits(items.act, int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x, code, byte);
+    quantise_block<digits_bytes>(
+        swiglu_value(gate[lane], up[lane], item.weight, items.limit), items,
+        int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x,
+        [&](int64_t b, uint8_t code, uint8_t byte) { store_digits(items.act, b, code, byte); });
 }
 
 __global__ void __launch_bounds__(row_block) down_row_kernel(__grid_constant__ const Items items) {
@@ -194,6 +195,7 @@ void launch_rows(const RoutedExpert* ops, int count, Lane lane) {
     items.dim = ops[0].expert.w1.cols;
     items.inner = ops[0].expert.w1.rows;
     items.limit = ops[0].limit;
+    items.tickets = tickets_of(ops[0].group, lane);
     items.x = ops[0].x;
     std::byte* memory = lane.scratch.memory;
     items.in = carve(memory, count, items.dim / 32);

@@ -29,6 +29,7 @@ struct Items {
     Digits act;   // [items][inner / 32]
     int dim, inner;
     float limit;
+    unsigned* tickets;  // null: `act` is quantised in groups of 32, else 128
 };
 
 // Kernels for some shapes. False for any other shape, and then nothing was done.
@@ -102,9 +103,39 @@ __device__ inline int block_sum_of(const uint4* planes) {
     return sum[0] + sum[1] * 256 + sum[2] * 65536;
 }
 
-__device__ inline void swiglu_lane(float g, float u, const float* weight, float limit,
-                                   uint8_t* code, uint8_t* scale) {
-    quantise_lane(swiglu_value(g, u, weight, limit), code, scale);
+// Quantises the warp's block of 32 activations and calls store(block, code, scale). Of a group of
+// 128 the values lie where their digits will be until the last of its four blocks is there, which
+// then stores all four.
+template <int stride, class Store>
+__device__ inline void quantise_block(float v, const Items& items, int64_t block,
+                                      const Store& store) {
+    int lane = threadIdx.x % warp;
+    if (!items.tickets) {
+        uint8_t code, scale;
+        quantise_lane(v, &code, &scale);
+        return store(block, code, scale);
+    }
+    auto values = [&](int64_t b) {
+        return reinterpret_cast<unsigned short*>(items.act.planes + b * stride) + lane;
+    };
+    *values(block) = to_bf16(v).bits;
+    if (!last_of_four(items.tickets + block / 4)) return;
+    float all[4], a = 1e-4f;
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        all[i] = to_float(bf16{__ldcg(values(block / 4 * 4 + i))});
+        finite = finite && is_finite(all[i]);
+        a = fmaxf(a, fabsf(all[i]));
+    }
+    bool bad = group_any<32>(!finite);
+    uint8_t scale = bad ? 255 : e8m0_ceil(warp_max(a) * (1.0f / 448.0f));
+    float inverse = bad ? 0.0f : exp2i(127 - int(scale));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float q = fminf(fmaxf(all[i] * inverse, -448.0f), 448.0f);
+        store(block / 4 * 4 + i, bad ? uint8_t(0) : float_to_e4m3(q), scale);
+    }
 }
 
 }  // namespace

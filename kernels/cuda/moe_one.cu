@@ -218,10 +218,11 @@ __global__ void __launch_bounds__(threads, 4)
     if (w != 0) return;
     int low = lane / 16, row = lane % 16;
     float gate = round_bf16(tree(lanes[low][row])), up = round_bf16(tree(lanes[2 + low][row]));
-    uint8_t code, byte;
-    swiglu_lane(gate, up, item.weight, items.limit, &code, &byte);
-    int64_t block = int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x;
-    store_record(items.act.planes + block * record_bytes, code, byte);
+    quantise_block<record_bytes>(swiglu_value(gate, up, item.weight, items.limit), items,
+                                 int64_t(blockIdx.y) * (items.inner / 32) + blockIdx.x,
+                                 [&](int64_t b, uint8_t code, uint8_t byte) {
+                                     store_record(items.act.planes + b * record_bytes, code, byte);
+                                 });
 }
 
 // 64 rows per block of threads: dim is a multiple of that.
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(threads, 4) one_down_kernel(__grid_constant__ 
 
 }  // namespace
 
-// The shapes of V4.1 (5120 and 2304 wide), and some that test the same code at less cost.
+// The shapes of V4.1, V4-Flash and V4-Pro, and some that test the same code at less cost.
 bool launch_items(const Items& items, int count, Lane lane) {
     unsigned n = unsigned(count);
     auto start = [&](auto gate_up, int dim, auto down, int inner) {
@@ -256,6 +257,10 @@ bool launch_items(const Items& items, int count, Lane lane) {
     };
     if (items.dim == 5120 && items.inner == 2304)
         return start(one_gate_up_kernel<20, 2>, 5120, one_down_kernel<9, 1>, 2304);
+    if (items.dim == 4096 && items.inner == 2048)
+        return start(one_gate_up_kernel<16, 2>, 4096, one_down_kernel<8, 2>, 2048);
+    if (items.dim == 7168 && items.inner == 3072)
+        return start(one_gate_up_kernel<28, 2>, 7168, one_down_kernel<12, 2>, 3072);
     if (items.dim == 1024 && items.inner == 768)
         return start(one_gate_up_kernel<4, 2>, 1024, one_down_kernel<3, 1>, 768);
     return false;

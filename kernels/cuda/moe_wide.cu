@@ -1,7 +1,9 @@
 // Source of wide.cuh. RoutedExpert on two rows or more: all experts of a batch in one launch, with
 // the products of moe_wide.cuh.
 //
-// Gate and up rows share a tile, so that SwiGLU and quantisation happen in registers.
+// Gate and up rows share a tile, so that SwiGLU and quantisation happen in registers. Groups of 128
+// span four tiles: a kernel of its own quantises them, and the activations lie where the outputs
+// will be until then.
 #include "kernels/cuda/moe_wide.cuh"
 
 namespace sluice::cuda {
@@ -25,6 +27,7 @@ struct Batch {
     float* x_scale;
     uint8_t* act;
     float* act_scale;
+    bf16* values;  // [row][inner], activations before a group of 128; null: in the rows of `out`
     int items, tiles, dim, inner;
     float limit;
 };
@@ -131,6 +134,13 @@ __device__ inline void quantise_column(const float (&v)[4], uint8_t (&code)[4], 
     if (is_wide(sum, exponent)) *scale = -*scale;
 }
 
+// The activations of token row `at` before they are quantised in groups of 128.
+__device__ inline bf16* values_of(const Batch& batch, const Item& item, int64_t at) {
+    return batch.values ? batch.values + at * batch.inner
+                        : item.out + int64_t(batch.slots[at]) * batch.dim;
+}
+
+template <bool quantises>
 __global__ void __launch_bounds__(threads)
     gate_up_wide_kernel(__grid_constant__ const Batch batch) {
     int in = batch.dim / 32, w = threadIdx.x / warp, quad = threadIdx.x % 4;
@@ -157,6 +167,13 @@ __global__ void __launch_bounds__(threads)
         for (int k = 0; k < 4; ++k)
             v[k] = swiglu_value(round_bf16(y[2 * k + e]), round_bf16(y[8 + 2 * k + e]),
                                 batch.weights + token, batch.limit);
+        if constexpr (!quantises) {
+            if (token - int64_t(item.tile0) * tile >= item.count) continue;
+            bf16* to = values_of(batch, item, token) + row0 + g;
+#pragma unroll
+            for (int k = 0; k < 4; ++k) to[k * 8] = to_bf16(v[k]);
+            continue;
+        }
         quantise_column(v, code, &scale);
 #pragma unroll
         for (int k = 0; k < 4; ++k) batch.act[token * batch.inner + row0 + k * 8 + g] = code[k];
@@ -164,6 +181,47 @@ __global__ void __launch_bounds__(threads)
             batch.act_scale[(at * padded(batch.inner) + place.row_tile) * tile + token % tile] =
                 scale;
     }
+}
+
+// A warp per token row and group of 128; rows of a tile beyond the last token become 0.
+__global__ void __launch_bounds__(threads)
+    quantise_wide_kernel(__grid_constant__ const Batch batch) {
+    int lane = threadIdx.x % warp, groups = batch.inner / 128;
+    int64_t at = int64_t(blockIdx.x) * (threads / warp) + threadIdx.x / warp, row = at / groups;
+    if (row >= int64_t(batch.tiles) * tile) return;
+    const Item& item = batch.at[item_of_tile(batch, int(row / tile))];
+    int column = int(at % groups) * 128 + lane * 4;
+    bool inside = row - int64_t(item.tile0) * tile < item.count, finite = true;
+    const bf16* from = values_of(batch, item, row) + column;
+    float v[4], a = 1e-4f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        v[i] = inside ? to_float(from[i]) : 0.0f;
+        finite = finite && is_finite(v[i]);
+        a = fmaxf(a, fabsf(v[i]));
+    }
+    bool bad = group_any<32>(!finite);
+    uint8_t byte = bad ? 255 : e8m0_ceil(warp_max(a) * (1.0f / 448.0f));
+    float inverse = bad ? 0.0f : exp2i(127 - int(byte));
+    uint32_t codes = 0;
+    int sum = 0, exponent = 15;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        uint8_t code = bad ? 0 : float_to_e4m3(fminf(fmaxf(v[i] * inverse, -448.0f), 448.0f));
+        codes |= uint32_t(code) << (8 * i);
+        sum += e4m3_to_int(code & 0x7f);
+        exponent = min(exponent, exponent_of(code));
+    }
+#pragma unroll
+    for (int off = 1; off < 8; off <<= 1) {  // the eight lanes of a block of 32
+        sum += __shfl_xor_sync(0xffffffffu, sum, off);
+        exponent = min(exponent, __shfl_xor_sync(0xffffffffu, exponent, off));
+    }
+    *reinterpret_cast<uint32_t*>(batch.act + row * batch.inner + column) = codes;
+    float scale = e8m0_to_float(byte);
+    if (lane % 8 == 0)
+        batch.act_scale[(row / tile * padded(batch.inner) + column / 32) * tile + row % tile] =
+            is_wide(sum, exponent) ? -scale : scale;
 }
 
 __global__ void __launch_bounds__(threads) down_wide_kernel(__grid_constant__ const Batch batch) {
@@ -194,7 +252,8 @@ __global__ void __launch_bounds__(threads) down_wide_kernel(__grid_constant__ co
 }
 
 size_t row_bytes(int dim, int inner) {
-    return 3 * sizeof(int32_t) + (padded(dim) + padded(inner)) * sizeof(float) + inner;
+    size_t values = inner > dim ? inner * sizeof(bf16) : 0;  // else the rows of `out` have room
+    return 3 * sizeof(int32_t) + (padded(dim) + padded(inner)) * sizeof(float) + inner + values;
 }
 
 // Every array starts at a multiple of 256 bytes.
@@ -204,7 +263,7 @@ void carve(std::byte*& memory, T*& array, size_t count) {
     memory += (count * sizeof(T) + 255) / 256 * 256;
 }
 
-void launch_batch(Batch& batch, Lane lane) {
+void launch_batch(Batch& batch, int group, Lane lane) {
     std::byte* memory = lane.scratch.memory;
     size_t rows = size_t(batch.tiles) * tile;
     carve(memory, batch.rows, rows);
@@ -213,11 +272,16 @@ void launch_batch(Batch& batch, Lane lane) {
     carve(memory, batch.x_scale, rows * padded(batch.dim));
     carve(memory, batch.act, rows * batch.inner);
     carve(memory, batch.act_scale, rows * padded(batch.inner));
+    if (batch.inner > batch.dim) carve(memory, batch.values, rows * batch.inner);
     launch_plain(lists_kernel, batch.tiles, tile, 0, lane, batch);
     launch_plain(x_scales_kernel, dim3(batch.tiles, padded(batch.dim) / 4), 4 * tile, 0, lane,
                  batch);
-    launch_plain(gate_up_wide_kernel, batch.tiles * (batch.inner / 32), threads, shared_bytes, lane,
-                 batch);
+    launch_plain(group == 128 ? gate_up_wide_kernel<false> : gate_up_wide_kernel<true>,
+                 batch.tiles * (batch.inner / 32), threads, shared_bytes, lane, batch);
+    if (group == 128)
+        launch_plain(quantise_wide_kernel,
+                     unsigned(ceil_div(rows * (batch.inner / 128), size_t(threads / warp))),
+                     threads, 0, lane, batch);
     launch_plain(down_wide_kernel, batch.tiles * ceil_div(batch.dim, tile), threads, shared_bytes,
                  lane, batch);
 }
@@ -232,6 +296,7 @@ void launch_wide(const RoutedExpert* ops, int count, Lane lane) {
     for (int i = 0; i < count;) {
         Batch batch{};
         size_t room = 0;
+        int group = 32;
         for (; i < count && batch.items < items_max; ++i) {
             const RoutedExpert& op = ops[i];
             const ExpertWeights& e = op.expert;
@@ -242,6 +307,7 @@ void launch_wide(const RoutedExpert* ops, int count, Lane lane) {
                 batch.dim = e.w1.cols;
                 batch.inner = e.w1.rows;
                 batch.limit = op.limit;
+                group = op.group;
                 room = (lane.scratch.bytes - 8 * 256) / row_bytes(batch.dim, batch.inner) / tile;
             } else if (batch.tiles + tiles > int(room) || op.x.codes != batch.x.codes) {
                 break;
@@ -251,7 +317,7 @@ void launch_wide(const RoutedExpert* ops, int count, Lane lane) {
                                        op.weights, op.out,      op.count,   batch.tiles};
             batch.tiles += tiles;
         }
-        if (batch.items) launch_batch(batch, lane);
+        if (batch.items) launch_batch(batch, group, lane);
     }
 }
 

@@ -114,6 +114,68 @@ __global__ void compress_rest_kernel(CompressPool op, int done, int rest) {
     op.open_gate[i] = op.gate[from];
 }
 
+// The same with places or overlapping groups.
+struct Entry {
+    float kv, gate;
+};
+// Columns of a row, and where the open tokens begin.
+__device__ inline int64_t pool_columns(const CompressPool& op) {
+    return op.overlap ? 2 * int64_t(op.dim) : op.dim;
+}
+__device__ inline int open_first(const CompressPool& op) {
+    return op.overlap ? op.ratio : 0;
+}
+// Token t of the pooled stream; with t < 0, of the previous group.
+__device__ inline Entry entry_of(const CompressPool& op, int t, int64_t column) {
+    int64_t columns = pool_columns(op);
+    if (t < op.open_rows) {
+        int64_t at = (open_first(op) + t) * columns + column;
+        return {op.open_kv[at], op.open_gate[at]};
+    }
+    int64_t at = (t - op.open_rows) * columns + column;
+    float gate = op.gate[at];
+    if (op.place) gate = gate + op.place[t % op.ratio * columns + column];
+    return {op.kv[at], gate};
+}
+
+__global__ void place_pool_kernel(CompressPool op, int groups) {
+    start_after_previous();
+    int64_t i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= int64_t(groups) * op.dim) return;
+    int group = i / op.dim, d = i % op.dim, begin = group * op.ratio, end = begin + op.ratio;
+    int first = op.overlap && (group > 0 || op.previous) ? begin - op.ratio : begin;
+    auto entry = [&](int t) { return entry_of(op, t, op.overlap && t >= begin ? op.dim + d : d); };
+    float most = entry(first).gate;
+    for (int t = first + 1; t < end; ++t) most = fmaxf(most, entry(t).gate);
+    float sum = 0.0f;
+    for (int t = first; t < end; ++t) sum = sum + exp_f32(entry(t).gate - most);
+    float acc = 0.0f;
+    for (int t = first; t < end; ++t) {
+        Entry e = entry(t);
+        acc = acc + exp_f32(e.gate - most) / sum * e.kv;
+    }
+    op.latent[i] = to_bf16(acc);
+}
+
+// A thread moves what may be read and written of one place in a group: the last complete group's
+// row to the previous group's, then the rest's to the open one.
+__global__ void place_rest_kernel(CompressPool op, int groups, int rest) {
+    start_after_previous();
+    int64_t columns = pool_columns(op), i = int64_t(blockIdx.x) * block + threadIdx.x;
+    if (i >= op.ratio * columns) return;
+    int r = int(i / columns), t = groups * op.ratio + r;
+    if (op.overlap && groups) {
+        Entry e = entry_of(op, t - op.ratio, i % columns);
+        op.open_kv[i] = e.kv;
+        op.open_gate[i] = e.gate;
+    }
+    if (r >= rest || t < op.open_rows) return;
+    Entry e = entry_of(op, t, i % columns);
+    int64_t to = open_first(op) * columns + i;
+    op.open_kv[to] = e.kv;
+    op.open_gate[to] = e.gate;
+}
+
 // One block of threads per token and stream.
 __global__ void engram_gate_kernel(EngramGate op) {
     start_after_previous();
@@ -169,6 +231,15 @@ void launch(const Combine& op, Lane lane) {
 }
 void launch(const CompressPool& op, Lane lane) {
     int groups = (op.open_rows + op.n) / op.ratio, rest = (op.open_rows + op.n) % op.ratio;
+    if (op.place || op.overlap) {
+        int64_t places = int64_t(op.ratio) * op.dim * (op.overlap ? 2 : 1);
+        if (groups)
+            launch_kernel(place_pool_kernel, grid_of(int64_t(groups) * op.dim), block, 0, lane, op,
+                          groups);
+        if (op.n)
+            launch_kernel(place_rest_kernel, grid_of(places), block, 0, lane, op, groups, rest);
+        return;
+    }
     if (groups)
         launch_kernel(compress_pool_kernel, grid_of(int64_t(groups) * op.dim), block, 0, lane, op,
                       groups);

@@ -36,7 +36,7 @@ __device__ inline void requantise_group(float& x, float& y, Requant kind) {
     bool bad = group_any<lanes>(!is_finite(x) || !is_finite(y));
     float a = group_max<lanes>(fmaxf(fabsf(x), fabsf(y)));
     float s;
-    if (kind == Requant::fp8_32) {
+    if (kind == Requant::fp8_32 || kind == Requant::fp8_64) {
         s = exp2i(int(e8m0_ceil(fmaxf(a, 1e-4f) * (1.0f / 448.0f))) - 127);
         float v = fminf(fmaxf(x / s, -448.0f), 448.0f), w = fminf(fmaxf(y / s, -448.0f), 448.0f);
         x = e4m3_to_float(float_to_e4m3(v)) * s;
@@ -53,12 +53,21 @@ __device__ inline void requantise_group(float& x, float& y, Requant kind) {
     if (bad) x = y = float_of(0x7fc00000u);
 }
 
-// Called by all lanes of the warp; lane l has elements 2l and 2l + 1 of 64.
-__device__ inline void requantise(float& x, float& y, Requant kind) {
+// Called by all lanes of the warp; lane l has elements 2l and 2l + 1 of 64, which change where
+// `wanted` (the same for a whole group).
+__device__ inline void requantise(float& x, float& y, Requant kind, bool wanted) {
+    float v = x, w = y;
+    if (kind == Requant::none) return;
     if (kind == Requant::fp4_16)
-        requantise_group<16>(x, y, kind);
-    else if (kind != Requant::none)
-        requantise_group<32>(x, y, kind);
+        requantise_group<16>(v, w, kind);
+    else if (kind == Requant::fp8_64)
+        requantise_group<64>(v, w, kind);
+    else
+        requantise_group<32>(v, w, kind);
+    if (wanted) {
+        x = v;
+        y = w;
+    }
 }
 
 }  // namespace sluice::cuda

@@ -1,11 +1,15 @@
 // Source of device.cuh. Route: the linear kernel computes the gate's scores, then one warp per
-// token picks the k best.
+// token picks the k best, or weighs those that are given.
 #include "kernels/cuda/device.cuh"
 
 namespace sluice::cuda {
 namespace {
 
 constexpr int block = 128;
+
+__device__ inline float weight_of(const Route& op, float score, float sum) {
+    return (op.k > 1 || op.normalise_one ? score / (sum + op.sum_floor) : score) * op.scale;
+}
 
 __global__ void route_kernel(Route op, const float* z) {
     extern __shared__ float shared[];  // [warps][2][experts]
@@ -51,8 +55,8 @@ __global__ void route_kernel(Route op, const float* z) {
         }
         __syncwarp();
     }
-    float weight = (op.k > 1 ? mine / (sum + 1e-20f) : mine) * op.scale;
-    if (lane < op.k) op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight;
+    if (lane < op.k)
+        op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight_of(op, mine, sum);
 }
 
 // The same for up to 512 experts: a lane holds its scores in registers, as integers in the order of
@@ -118,8 +122,26 @@ __global__ void __launch_bounds__(block) route_held_kernel(Route op, const float
             if (lane == owner && i == at) key[i] = 0;
         if (lane == 0) op.ids[token * op.k + pick] = bad ? -1 : int(chosen);
     }
-    float weight = (op.k > 1 ? mine / (sum + 1e-20f) : mine) * op.scale;
-    if (lane < op.k) op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight;
+    if (lane < op.k)
+        op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight_of(op, mine, sum);
+}
+
+// The experts are given: one warp per token scores them.
+__global__ void __launch_bounds__(block) route_given_kernel(Route op, const float* z) {
+    start_after_previous();
+    int lane = threadIdx.x % warp, experts = op.gate.rows;
+    int64_t token = int64_t(blockIdx.x) * (block / warp) + threadIdx.x / warp;
+    if (token >= op.n) return;
+    const float* mine = z + token * experts;
+    bool bad = false;
+    for (int e = lane; e < experts; e += warp) bad |= mine[e] != mine[e];
+    bad = __any_sync(0xffffffffu, bad);
+    int32_t* id = op.ids + token * op.k + lane;
+    float score = lane < op.k ? sqrtf(softplus_f32(mine[*id])) : 0.0f, sum = 0.0f;
+    for (int i = 0; i < op.k; ++i) sum = sum + __shfl_sync(0xffffffffu, score, i);
+    if (lane >= op.k) return;
+    op.weights[token * op.k + lane] = bad ? float_of(0x7fc00000u) : weight_of(op, score, sum);
+    if (bad) *id = -1;
 }
 
 }  // namespace
@@ -133,6 +155,8 @@ void launch(const Route& op, Lane lane) {
     auto* z = reinterpret_cast<float*>(lane.scratch.memory);
     launch(LinearBf16{nullptr, z, op.gate, op.x, op.n}, lane);
     int warps = block / warp;
+    if (op.given)
+        return launch_kernel(route_given_kernel, ceil_div(op.n, warps), block, 0, lane, op, z);
     if (op.gate.rows <= held * warp && op.k <= op.gate.rows)
         return launch_kernel(route_held_kernel, ceil_div(op.n, warps), block, 0, lane, op, z);
     size_t bytes = size_t(warps) * 2 * op.gate.rows * sizeof(float);

@@ -1,8 +1,8 @@
-// The kernels of the first CUDA device at V4.1-Flash's shapes: microseconds, bytes per second, and
-// the share of a device copy's rate in the same run. Operands rotate among copies that together are
-// larger than the cache.
+// The kernels of the first CUDA device at a model's shapes (V4.1-Flash's unless --shape says more):
+// microseconds, bytes per second, and the share of a device copy's rate in the same run. Operands
+// rotate among copies that together are larger than the cache.
 //
-//   bench_gpu [rows of a prompt chunk [anything: only those]]
+//   bench_gpu [--shape v4-flash|v4-pro] [rows of a prompt chunk [anything: only those]]
 //
 // First come the stages of a layer for one token, and the layer as a whole: launched kernel by
 // kernel, as a graph, and both without the overlap of kernels that compute 9.0 and later have.
@@ -22,8 +22,18 @@ namespace {
 
 using namespace sluice;
 
-constexpr int32_t dim = 5120, inner = 2304, heads = 64, head_dim = 512, q_rank = 1280, groups = 8;
-constexpr int32_t o_rank = 1024, experts = 384, top_k = 6, window = 128, picked = 512;
+constexpr int32_t head_dim = 512, o_rank = 1024, top_k = 6, window = 128;
+int32_t dim = 5120, inner = 2304, heads = 64, q_rank = 1280, groups = 8, experts = 384;
+int32_t picked = 512, group = 32;  // group: of quantised activations; V4 has 128
+
+// False for a shape that is not known.
+bool set_shape(const std::string& name) {
+    group = 128;
+    if (name == "v4-flash") return dim = 4096, inner = 2048, q_rank = 1024, experts = 256, true;
+    if (name != "v4-pro") return false;
+    dim = 7168, inner = 3072, heads = 128, q_rank = 1536, groups = 16, picked = 1024;
+    return true;
+}
 
 struct Bench {
     Backend& backend;
@@ -110,11 +120,10 @@ void measure_copy(Bench& b) {
         const char* name;
         size_t bytes;
     };
-    size_t expert = size_t(3) * inner * dim * 17 / 32;
-    for (Size size :
-         {Size{"copy that moves as much as wq_b holds", size_t(heads) * head_dim * q_rank},
-          Size{"copy that moves as much as one expert", expert},
-          Size{"copy that moves as much as six experts", top_k * expert}}) {
+    size_t expert = size_t(3) * inner * dim * 17 / 32, wq_b = size_t(heads) * head_dim * q_rank;
+    for (Size size : {Size{"copy that moves as much as wq_b holds", wq_b},
+                      Size{"copy that moves as much as one expert", expert},
+                      Size{"copy that moves as much as six experts", top_k * expert}}) {
         size_t half = size.bytes / 2 / 256 * 256, places = bytes / half;
         b.row(size.name, 2.0 * double(half), 200, [&](int i) {
             size_t at = size_t(i) % places * half;
@@ -137,13 +146,13 @@ std::function<void(int)> six_experts(Bench& b, QuantRows x, bf16* out) {
     return [=, &on](int i) {
         std::vector<RoutedExpert> items;
         for (int k = 0; k < top_k; ++k)
-            items.push_back(
-                {out, w[(i * top_k + k) % w.size()], x, first, slots + k, weights, 1, 10.0f});
+            items.push_back({out, w[(i * top_k + k) % w.size()], x, first, slots + k, weights, 1,
+                             10.0f, group});
         on.run(RoutedExpertBatch{items.data(), top_k});
     };
 }
 
-// What a decode step runs in every layer: one token, 640 keys, six experts in VRAM.
+// What a decode step runs in every layer: one token, all keys, six experts in VRAM.
 struct Stage {
     std::string name;
     double bytes;  // of weights, or keys
@@ -184,7 +193,8 @@ std::function<void(int)> hyper_step(Token& t) {
               20,      1e-20f,      1e-6f};
     op.collapse = {c, t.one + 40, h2, 1, 4, dim};
     op.norm = {t.x, c, t.norm, 1, dim, 1e-20f};
-    op.quant = {t.xq, t.x, 1, dim};
+    op.quant = {t.xq, t.x, 1, dim, group};
+    if (group == 128) op.collapse.pre = op.mix.pre;
     std::vector<float*> fn;
     for (int i = 0; i < weight_copies; ++i)
         fn.push_back(t.b.take<float>(size_t(24) * 4 * dim, 0x20, 0x3c));
@@ -210,10 +220,11 @@ std::vector<Stage> attention_stages(Token& token) {
     };
     LatentFinish finish{};
     finish.query = {qr, qr, token.norm, 1, q_rank, 1e-20f};
-    finish.query_quant = {qrq, qr, 1, q_rank};
+    finish.query_quant = {qrq, qr, 1, q_rank, group};
     finish.key = {kv, kv, token.norm, 1, head_dim, 1e-20f};
     finish.key_place = rotate(kv, 1, false);
-    finish.key_place.requant = Requant::fp8_32;
+    finish.key_place.requant = group == 128 ? Requant::fp8_64 : Requant::fp8_32;
+    finish.key_place.kept = group == 128 ? 64 : 0;
     finish.store = {buffer, kv, 1, head_dim, window, 5};
     std::vector<int32_t> top(picked);
     for (int32_t i = 0; i < picked; ++i) top[i] = i * 8;
@@ -224,6 +235,7 @@ std::vector<Stage> attention_stages(Token& token) {
     attend.back = rotate(o, heads, true);
     attend.attention = {o, q,     buffer,   kv,     rows, topk,   b.take<float>(heads, 0x3c, 0x3f),
                         1, heads, head_dim, window, 8192, picked, 0.044f};
+    if (group == 128) attend.norm = {q, 1, heads, head_dim, 1e-6f};
     auto wq_a = matrices(b, q_rank, dim), wkv = matrices(b, head_dim, dim);
     auto wq_b = matrices(b, heads * head_dim, q_rank), wo_b = matrices(b, dim, groups * o_rank);
     auto wo_a = matrices(b, groups * o_rank, heads * head_dim / groups);
@@ -234,13 +246,14 @@ std::vector<Stage> attention_stages(Token& token) {
     auto queries = [=, &on](int i) { on.run(LinearFp8{q, wq_b[i % weight_copies], qrq, 1}); };
     auto grouped = [=, &on](int i) {
         on.run(GroupedOutputQuant{{t, wo_a[i % weight_copies], o, 1, groups},
-                                  {tq, t, 1, groups * o_rank}});
+                                  {tq, t, 1, groups * o_rank, group}});
     };
     auto out = [=, &on](int i) { on.run(LinearFp8{y, wo_b[i % weight_copies], tq, 1}); };
     return {{"wq_a and wkv", matrix_bytes(q_rank + head_dim, dim), latents},
             {"latent norms, key", 0, [=, &on](int) { on.run(finish); }},
             {"wq_b", matrix_bytes(heads * head_dim, q_rank), queries},
-            {"attention, 640 keys", 640.0 * head_dim * 2, [=, &on](int) { on.run(attend); }},
+            {cat("attention, ", window + picked, " keys"), (window + picked) * head_dim * 2.0,
+             [=, &on](int) { on.run(attend); }},
             {"wo_a", matrix_bytes(groups * o_rank, heads * head_dim / groups), grouped},
             {"wo_b", matrix_bytes(dim, groups * o_rank), out}};
 }
@@ -259,7 +272,7 @@ std::vector<Stage> expert_stages(Token& token) {
     auto gate_up = [=, &on](int i) {
         on.run(GateUp{{act, w1[i % weight_copies], xq, 1},
                       {up, w3[i % weight_copies], xq, 1},
-                      {actq, act, up, nullptr, 1, inner, 10.0f}});
+                      {actq, act, up, nullptr, 1, inner, 10.0f, group}});
     };
     auto down = [=, &on](int i) { on.run(LinearFp8{shared, w2[i % weight_copies], actq, 1}); };
     return {
@@ -342,7 +355,7 @@ void routed(Bench& b, int32_t n) {
     auto* weights = b.take<float>(ids.size(), 0x3c, 0x3f);
     std::string name = cat("RoutedExpert, ", n, " rows");
     b.row(name.c_str(), 3.0 * inner * dim * 17 / 32, 20, [&](int i) {
-        b.backend.run(RoutedExpert{out, w[i % copies], x, slots, slots, weights, n, 10.0f});
+        b.backend.run(RoutedExpert{out, w[i % copies], x, slots, slots, weights, n, 10.0f, group});
     });
 }
 
@@ -368,14 +381,10 @@ void routed_batch(Bench& b, int32_t n) {
     std::vector<RoutedExpert> items;
     for (int32_t i = 0; i < used; ++i) {
         size_t first = size_t(i) * each;
-        items.push_back({out,
-                         {b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)},
-                         x,
-                         at + first,
-                         at + rows.size() + first,
-                         weights + first,
-                         each,
-                         10.0f});
+        ExpertWeights w{b.fp4(inner, dim), b.fp4(dim, inner), b.fp4(inner, dim)};
+        const int32_t* chosen = at + first;
+        items.push_back(
+            {out, w, x, chosen, chosen + rows.size(), weights + first, each, 10.0f, group});
     }
     std::string name = cat("RoutedExpertBatch, 48 experts of ", each, " rows");
     b.row(name.c_str(), used * 3.0 * inner * dim * 17 / 32, 2, [&](int) {
@@ -394,8 +403,8 @@ void attention(Bench& b, int32_t n) {
     auto* topk = b.take<int32_t>(top.size());
     b.backend.upload(topk, top.data(), top.size() * 4);
     auto* sink = b.take<float>(heads, 0x3c, 0x3f);
-    std::string name = cat("SparseAttention, 640 keys, ", n, " rows");
-    b.row(name.c_str(), double(n) * 640 * head_dim * 2, n > 64 ? 10 : 100, [&](int) {
+    std::string name = cat("SparseAttention, ", window + picked, " keys, ", n, " rows");
+    b.row(name.c_str(), double(n) * (window + picked) * head_dim * 2, n > 64 ? 10 : 100, [&](int) {
         b.backend.run(SparseAttention{o, q, buffer, chunk, rows, topk, sink, n, heads, head_dim,
                                       window, 8192, picked, 0.044f});
     });
@@ -420,7 +429,8 @@ void between(Bench& b, int32_t n) {
               dim,  20,           1e-20f,       1e-6f};
     op.collapse = {c, coefficients + n * 40, h2, n, 4, dim};
     op.norm = {x, c, w, n, dim, 1e-20f};
-    op.quant = {b.rows(n, dim), x, n, dim};
+    op.quant = {b.rows(n, dim), x, n, dim, group};
+    if (group == 128) op.collapse.pre = op.mix.pre;
     std::string name = cat("HyperStep, ", n, " rows");
     b.row(name.c_str(), 24.0 * 4 * dim * 4 + 16.0 * n * dim, n > 64 ? 20 : 200, [&](int i) {
         op.mix.fn.data = fn[i % copies];
@@ -453,6 +463,10 @@ std::unique_ptr<Backend> open(const CudaOptions& options, int32_t rows) {
 
 int main(int argc, char** argv) {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    if (argc > 2 && std::string(argv[1]) == "--shape") {
+        if (!set_shape(argv[2])) return std::fprintf(stderr, "no shape %s\n", argv[2]), 2;
+        argc -= 2, argv += 2;
+    }
     int32_t chunk = argc > 1 ? std::atoi(argv[1]) : 512;
     double copy_rate = 0;
     for (bool overlap : {true, false}) {
@@ -468,7 +482,7 @@ int main(int argc, char** argv) {
             layer(b, first);
         }
     }
-    auto backend = open({0, 40ull << 30, false, true}, chunk);
+    auto backend = open({0, 60ull << 30, false, true}, chunk);
     if (!backend) return 4;
     Bench b{*backend, copy_rate};
     std::printf("%s\n", backend->name().c_str());
