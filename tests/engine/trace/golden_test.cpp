@@ -43,8 +43,8 @@ std::vector<Setting> settings() {
 struct Geometry {
     int32_t layers, experts, top_k;
 };
-const std::map<std::string, Geometry> models = {{"dsv41-tiny", {8, 64, 6}},
-                                                {"dsv41-rand-a", {6, 24, 3}}};
+const std::map<std::string, Geometry> models = {
+    {"dsv41-tiny", {8, 64, 6}}, {"dsv41-rand-a", {6, 24, 3}}, {"dsv4-rand-a", {6, 12, 3}}};
 
 EngineOptions apply(const std::string& model, const Setting& setting) {
     EngineOptions options = model_options(model);
@@ -106,6 +106,10 @@ TEST_CASE("golden traces of dsv41-tiny, equal to the bit in every setting") {
 
 TEST_CASE("golden traces of dsv41-rand-a, equal to the bit in every setting") {
     check_model("dsv41-rand-a");
+}
+
+TEST_CASE("golden traces of dsv4-rand-a, equal to the bit in every setting") {
+    check_model("dsv4-rand-a");
 }
 
 TEST_CASE("golden traces with the reference's index keys") {
