@@ -1,4 +1,4 @@
-// Copies of checkpoints of tests/models, mostly of the tiny one, to be damaged, and checks of how opening them
+// Copies of checkpoints of tests/models, mostly of the tiny one, to be damaged; how opening them
 // fails.
 #pragma once
 

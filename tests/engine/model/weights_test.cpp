@@ -113,7 +113,7 @@ std::vector<char> in_file(const Checkpoint& checkpoint, const std::string& name)
     return bytes;
 }
 
-// The scales of `file`, one for 128 x 128 values of a weight, as memory holds them: one for 32 x 32.
+// The scales of `file`, one for 128 x 128 values of a weight, as memory holds them: for 32 x 32.
 // `weight`: rows and columns.
 std::vector<char> in_tiles_of_32(const std::vector<char>& file, std::span<const uint64_t> weight) {
     const uint64_t columns = (weight[1] + 127) / 128;
