@@ -15,6 +15,7 @@ SLUICE = os.environ["SLUICE"]
 SOURCE = os.environ["SLUICE_SOURCE_DIR"]
 TINY = os.path.join(SOURCE, "tests/models/dsv41-tiny")
 RANDOM = os.path.join(SOURCE, "tests/models/dsv41-rand-a")
+TOKEN_ROUTED = os.path.join(SOURCE, "tests/models/dsv4-rand-a")  # of another family; routed by token id at first
 QUESTION = "What is the capital of Australia?"
 ANSWER = b"The capital of Australia is Canberra.\n"
 

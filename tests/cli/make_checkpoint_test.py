@@ -5,24 +5,25 @@ import struct
 import subprocess
 import tempfile
 
-from cli import TINY, check, run
+from cli import TINY, TOKEN_ROUTED, check, run
 
 MAKE = os.environ["MAKE_CHECKPOINT"]
 SMALL = ("--layers 4 --experts 48 --hidden 128 --moe 32 --heads 4 --head-dim 64 --rope-dim 16 --q-rank 64 --o-rank 32 "
          "--o-groups 2 --window 64 --index-heads 2 --index-dim 32 --index-topk 64 --engram-vocab 500 --engram-heads 2 "
          "--engram-dim 32").split()
 home = tempfile.TemporaryDirectory(prefix="sluice-make-")
-ORDER = ["F32", "BF16", "F8_E8M0", "F8_E4M3", "I8"]
+ORDER = ["I64", "F32", "BF16", "F8_E8M0", "F8_E4M3", "I8"]
 
 
-def make(name, *flags):
+def make(name, *flags, tokenizer=TINY):
     path = os.path.join(home.name, name)
-    done = subprocess.run([MAKE, path, "--tokenizer", TINY, *SMALL, *flags], capture_output=True, text=True, timeout=60)
+    sizes = [part for i in range(0, len(SMALL), 2) if SMALL[i] not in flags for part in SMALL[i:i + 2]]
+    done = subprocess.run([MAKE, path, "--tokenizer", tokenizer, *sizes, *flags], capture_output=True, text=True, timeout=60)
     return path, done
 
 
-def made(name, *flags):
-    path, done = make(name, *flags)
+def made(name, *flags, **more):
+    path, done = make(name, *flags, **more)
     check(f"{name} is written", done.returncode == 0, done.stderr)
     return path
 
@@ -124,3 +125,33 @@ local = routes(made("local", "--locality", "3"), 100)
 check("skew 0: no six of 48 experts are a layer's favourites", top_share(plain, 6) < 0.3, top_share(plain, 6))
 check("skew 1: six of them take half", 0.4 < top_share(skewed, 6) < 0.7, top_share(skewed, 6))
 check("locality: consecutive tokens choose alike", repeats(local) > repeats(plain) + 0.15, (repeats(local), repeats(plain)))
+
+# ---- another model: experts by token id, scales of tiles of 128 ------------------------------------
+OTHER = "--shape deepseek-v4-flash --hidden 256 --moe 128 --heads 8 --head-dim 96 --rope-dim 32 --q-rank 128 --o-rank 64".split()
+outputs = []
+for tokenizer in TOKEN_ROUTED, TINY:
+    path = made("v4 " + os.path.basename(tokenizer), *OTHER, tokenizer=tokenizer)
+    check("--verify agrees", make("v4 " + os.path.basename(tokenizer), *OTHER, "--verify", tokenizer=tokenizer)[1].returncode == 0)
+    found = {}
+    files = contents(path)
+    for name in files:
+        if name.endswith(".safetensors"):
+            start, tensors = header(files[name])
+            keys = [(ORDER.index(tensors[n]["dtype"]), n) for n in tensors]
+            check(f"{name}: by dtype, then by name", keys == sorted(keys))
+            found.update({n: (name, start, t) for n, t in tensors.items()})
+    check("the last shard holds what follows the last layer", {n for n, (f, _, _) in found.items() if f == max(
+        n for n in files if n.endswith(".safetensors"))} == {"head.weight", "norm.weight", "hc_head_fn", "hc_head_base", "hc_head_scale"})
+    for name, shape in (("layers.0.attn.wq_b.scale", [6, 1]), ("layers.2.attn.compressor.ape", [4, 192]),
+                        ("layers.3.attn.compressor.ape", [128, 96]), ("layers.1.ffn.experts.0.w1.scale", [128, 8])):
+        check(f"{name} has its shape", found[name][2]["shape"] == shape, found[name])
+    check("hash layers have a table, the others a bias", [f"layers.{i}.ffn.gate.tid2eid" in found for i in range(4)] ==
+          [f"layers.{i}.ffn.gate.bias" not in found for i in range(4)] == [True, True, True, False])
+    name, start, tensor = found["layers.1.ffn.gate.tid2eid"]
+    begin, end = tensor["data_offsets"]
+    ids = struct.unpack(f"<{(end - begin) // 8}q", files[name][start + begin:start + end])
+    rows = [set(ids[i:i + 6]) for i in range(0, len(ids), 6)]
+    check("six different experts for every token", all(len(row) == 6 for row in rows) and set(ids) == set(range(48)))
+    check("chosen for each token anew", len({tuple(sorted(row)) for row in rows}) > len(rows) * 0.99)
+    results = [run(path, "-p", "Tell me.", "-n", "8", "--temp", "0", "--ignore-eos", "--device", "cpu", "-t", "1") for _ in range(2)]
+    check("it answers, always alike", results[0].returncode == 0 and results[0].stdout == results[1].stdout, results[0].stderr)

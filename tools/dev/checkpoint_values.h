@@ -25,6 +25,7 @@ struct PlannedTensor {
     std::string name, dtype;
     std::vector<uint64_t> shape;
     Storage storage;
+    uint64_t tile = 32;              // of a scale tensor: values of the weight per scale, in a row
     uint64_t offset = 0, bytes = 0;  // in the data area
 };
 
@@ -99,13 +100,14 @@ struct Values {
     uint64_t key = 0;              // seed of its random numbers
     float center = 0, spread = 0;  // uniform in center +- spread
     uint8_t scale = 127;           // E8M0 byte of scale tensors
+    uint64_t ids = 0, row = 0;     // I64: below `ids`, different ones in a row of `row`
     std::vector<float> table;      // if not empty: the F32 values themselves
 };
 
 // Row length in elements. A scale tensor counts the elements of its weight.
 inline uint64_t columns_of(const PlannedTensor& t) {
     uint64_t last = t.shape.back();
-    return t.storage == Storage::fp4 ? last * 2 : t.storage == Storage::e8m0 ? last * 32 : last;
+    return t.storage == Storage::fp4 ? last * 2 : t.storage == Storage::e8m0 ? last * t.tile : last;
 }
 
 inline Values values_of(const PlannedTensor& t, const ModelShape& s) {
@@ -120,13 +122,15 @@ inline Values values_of(const PlannedTensor& t, const ModelShape& s) {
     if (contains(t.name, "attn.wo_b.")) doublings += s.locality;
     if (contains(t.name, "engram.embed")) doublings = 0;
     v.scale = static_cast<uint8_t>(127 + doublings);
-    if (contains(t.name, "ffn.gate.bias")) {
+    if (t.storage == Storage::i64) {
+        v.ids = static_cast<uint64_t>(s.experts), v.row = t.shape.back();
+    } else if (contains(t.name, "ffn.gate.bias")) {
         v.table = gate_bias(s, v.key);
     } else if (contains(t.name, "norm") || contains(t.name, "_scale") ||
                contains(t.name, "_weight")) {
         v.center = 1, v.spread = 0.1f;  // norms, hyper-connection scales, Engram gates
-    } else if (t.name == "embed.weight") {
-        v.spread = 1;
+    } else if (t.name == "embed.weight" || contains(t.name, ".ape")) {
+        v.spread = 1;  // of the size of a normed input's projections
     } else if (t.shape.size() == 1) {
         v.spread = 0.1f;  // biases, sinks
     } else {
@@ -145,6 +149,25 @@ inline uint16_t bf16_bits(float value) {
     return static_cast<uint16_t>((bits + 0x8000) >> 16);
 }
 
+// Row `row` of a table of ids: v.row different ones (R. Floyd's sample).
+inline void distinct_ids(const Values& v, uint64_t row, std::vector<int64_t>& out) {
+    out.clear();
+    for (uint64_t last = v.ids - v.row; last < v.ids; ++last) {
+        const auto id = static_cast<int64_t>(mix(v.key + row * v.row + out.size()) % (last + 1));
+        const bool taken = std::find(out.begin(), out.end(), id) != out.end();
+        out.push_back(taken ? static_cast<int64_t>(last) : id);
+    }
+}
+
+inline void fill_ids(const Values& v, uint64_t at, std::byte* out, size_t count) {
+    std::vector<int64_t> ids;
+    for (size_t i = 0; i < count; i += 8) {
+        const uint64_t place = (at + i) / 8;
+        if (i == 0 || place % v.row == 0) distinct_ids(v, place / v.row, ids);
+        std::memcpy(out + i, &ids[place % v.row], 8);
+    }
+}
+
 // Fills `out` with `count` bytes of the tensor, from byte `at` (a multiple of 8) on.
 inline void fill(const PlannedTensor& t, const Values& v, uint64_t at, std::byte* out,
                  size_t count) {
@@ -152,6 +175,7 @@ inline void fill(const PlannedTensor& t, const Values& v, uint64_t at, std::byte
         std::memset(out, v.scale, count);
         return;
     }
+    if (v.ids > 0) return fill_ids(v, at, out, count);
     if (!v.table.empty()) {
         std::memcpy(out, reinterpret_cast<const std::byte*>(v.table.data()) + at, count);
         return;

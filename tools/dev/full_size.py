@@ -1,9 +1,10 @@
 """Measures a machine with a GPU at the released model's shapes, beside what its drive, link and memory allow.
 
-    full_size.py BINARY MAKE_CHECKPOINT [--only STAGES] [--shm DIR] [--disk DIR] [--vram SIZE] [--device NAME]
-                 [--keep] [--small] [--log DIR]
+    full_size.py BINARY MAKE_CHECKPOINT [--shape NAME] [--only STAGES] [--shm DIR] [--disk DIR] [--vram SIZE]
+                 [--device NAME] [--keep] [--small] [--log DIR]
 
-All stages take somewhat more than ten minutes. In two halves: cold,load,paced,prompt,gemv and
+--shape: deepseek-v4.1-flash (default) or deepseek-v4-flash.
+All stages take somewhat more than ten minutes. In two halves: cold,load,paced,resident,prompt,gemv and
 ladder,drives,cache,cputier,soak. Needs a GPU, about 110 GiB of memory (checkpoints of up to 43 GiB on tmpfs, a cache
 beside them) and 30 GiB on a real drive. Writes the checkpoints it needs with make_checkpoint, removes them at the end,
 prints each row as it is measured, and all rows as one table at the end. --small uses shapes for a dry run on a CPU,
@@ -25,29 +26,48 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENIZER = os.path.join(HERE, "../../tests/models/dsv41-tiny")
-STAGES = ["cold", "load", "paced", "ladder", "prompt", "drives", "cache", "cputier", "gemv", "soak"]
+STAGES = ["cold", "load", "paced", "resident", "ladder", "prompt", "drives", "cache", "cputier", "gemv", "soak"]
 ROUTES = ["--skew", "0.7", "--locality", "1"]
+
+
+class Released:
+    """What differs between released shapes: sizes, and flags for a small one. `deep`: layers of the checkpoint with every
+    expert of a layer, enough of them that few are routed by token id alone."""
+
+    def __init__(self, layers, experts, hidden, moe, deep, flags, small):
+        self.layers, self.experts, self.hidden, self.moe, self.deep = layers, experts, hidden, moe, deep
+        self.flags, self.small = flags, small.split()
+
+
+RELEASED = {
+    "deepseek-v4.1-flash": Released(40, 384, 5120, 2304, 5, ["--engram-vocab", "20000"],
+                                    "--engram-vocab 2000 --head-dim 64 --rope-dim 16 --index-dim 32 --engram-heads 2 --engram-dim 32"),
+    "deepseek-v4-flash": Released(43, 256, 4096, 2048, 10, [], "--head-dim 128 --rope-dim 64 --index-dim 64"),
+}
 
 
 class Scale:
     """Shapes and rates: those of the released model, or small ones with the same proportions."""
 
-    def __init__(self, small):
+    def __init__(self, small, shape):
+        released = RELEASED[shape]
         self.small = small
         self.rate, self.slow, self.link = (60e6, 30e6, 100e6) if small else (8.8e9, 4.4e9, 14e9)
-        base = ["--shape", "deepseek-v4.1-flash", "--engram-vocab", "2000" if small else "20000"]
+        base = ["--shape", shape, *(released.small if small else released.flags)]
         if small:
-            base += ("--hidden 512 --moe 256 --heads 8 --head-dim 64 --rope-dim 16 --q-rank 128 --o-rank 64 --o-groups 2 "
-                     "--index-heads 4 --index-dim 32 --engram-heads 2 --engram-dim 32").split()
-        self.expert = (512 * 256 if small else 5120 * 2304) * 3 * 17 // 32
-        layers = {"wide": 6 if small else 40, "disk": 6 if small else 40, "deep": 2 if small else 5, "part": 3 if small else 10}
-        experts = {"wide": 24 if small else 48, "disk": 12 if small else 24, "deep": 96 if small else 384, "part": 24 if small else 48}
+            base += "--hidden 512 --moe 256 --heads 8 --q-rank 128 --o-rank 64 --o-groups 2 --index-heads 4".split()
+        self.expert = (512 * 256 if small else released.hidden * released.moe) * 3 * 17 // 32
+        layers = {"wide": 6 if small else released.layers, "disk": 6 if small else released.layers,
+                  "deep": 2 if small else released.deep, "part": 3 if small else 10}
+        experts = {"wide": 24 if small else 48, "disk": 12 if small else 24, "deep": 96 if small else released.experts,
+                   "part": 24 if small else 48}
         self.layers, self.experts = layers, experts
         self.flags = {n: base + ROUTES + ["--layers", str(layers[n]), "--experts", str(experts[n])] for n in layers}
         self.tokens = 8 if small else 16
         self.prompts = [100, 400, 800] if small else [300, 4096, 8192]
-        # 16, 32 and 64 GB hold this many of the model's 15360 experts; a checkpoint with fewer gets the same share.
-        self.cached = [(gb, int(gb * 1e9 / 18800640 / 15360 * layers["deep"] * experts["deep"])) for gb in (16, 32, 64)]
+        # The share of the released model's experts that the deep checkpoint has, and with it of 16, 32 and 64 GB.
+        self.share = layers["deep"] * experts["deep"] / (released.layers * released.experts)
+        self.cached = [(gb, int(gb * 1e9 / self.expert * self.share)) for gb in (16, 32, 64)]
         if small:
             self.cached = [(gb, 12 * i) for i, (gb, _) in enumerate(self.cached, 1)]
 
@@ -55,7 +75,7 @@ class Scale:
 class Bench:
     def __init__(self, options):
         self.o = options
-        self.scale = Scale(options.small)
+        self.scale = Scale(options.small, options.shape)
         self.rows = []
         self.made = {}
         self.log = options.log or os.path.join(options.shm, "sluice-full-size-log")
@@ -204,6 +224,19 @@ class Bench:
                                  *flags)
             self.decode(f"cold decode, paced {self.gb(self.scale.rate)}, prefetch {name}", answer, self.scale.rate, wanted)
 
+    def stage_resident(self):
+        """Every expert in VRAM: the time of later tokens alone, from two lengths. And what --vram really takes."""
+        lengths = (8, 24) if self.scale.small else (200, 600)
+        large = ("--vram", "60GiB") if self.no_vram() else ("--cache-slots", str(self.scale.layers["wide"] * self.scale.experts["wide"]))
+        runs = [self.answer(f"resident-{n}", self.model("wide"), *(self.cold if self.no_vram() else ()), *large, "--prefetch", "off",
+                            tokens=n) for n in lengths]
+        seconds = (runs[1]["timings"]["decode_s"] - runs[0]["timings"]["decode_s"]) / (lengths[1] - lengths[0])
+        self.row("decode, every expert resident", f"{1e3 * seconds:.2f} ms", note=f"a token; {1 / seconds:.1f} tok/s")
+        if self.no_vram():
+            answer = self.answer("resident-peak", self.model("wide"), *self.cold, tokens=4)
+            peak, budget = answer["gpu"]["memory_peak"] / 2**30, self.o.vram
+            self.row(f"peak VRAM, --vram {budget} -c 8192", f"{peak:.3f} GiB", budget)
+
     def stage_ladder(self):
         report = self.call("ladder", "bench", self.model("wide"), "--only", "ladder", "--json", "-n", str(self.scale.tokens),
                            "--cache-slots", "off", *self.no_vram(), "--io", self.pace(self.scale.rate), *self.device)
@@ -288,7 +321,7 @@ class Bench:
         try:
             text = self.prompt_text(self.scale.prompts[0])
             # Experts read ahead from the other drive wait in RAM: one layer of them.
-            held = ("--cache-slots", str(2 * self.scale.experts["wide"] + 240), *self.no_vram(), "--prefetch", "off")
+            held = ("--cache-slots", str(2 * self.scale.experts["wide"] + 6 * self.scale.layers["wide"]), *self.no_vram(), "--prefetch", "off")
             times = [self.answer(f"drives-prompt-{i}", model, *held, "--io", self.pace(*rates), tokens=1, prompt=text)
                      ["timings"]["prompt_s"] for i, (model, rates) in enumerate(((wide, [slow]), ([first, second], [slow, slow])))]
             self.row("  prompt, shards spread: times one drive", f"{times[0] / times[1]:.2f} x", "2.00 x", times[0] / times[1] / 2,
@@ -300,7 +333,7 @@ class Bench:
     def stage_cache(self):
         deep = self.model("deep")
         routes = os.path.join(self.log, "deep.routes")
-        share = self.scale.layers["deep"] * self.scale.experts["deep"] / 15360
+        share = self.scale.share
         for gb, slots in self.scale.cached:
             for prefetch in ("off", "governed"):
                 name = f"RAM cache of {gb} GB (x {share:.3f}: {slots} slots), prefetch {prefetch}"
@@ -371,6 +404,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("make_checkpoint")
+    parser.add_argument("--shape", default="deepseek-v4.1-flash", choices=list(RELEASED))
     parser.add_argument("--only", default=",".join(STAGES))
     parser.add_argument("--shm", default="/dev/shm")
     parser.add_argument("--disk", default="/tmp")

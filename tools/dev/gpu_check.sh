@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that only a machine with a GPU can show, in one call and one table: kernel tests, self-test, golden traces on the
 # device for several cache and chunk sizes, identical bits over restarts and budgets, the sanitizer, the speed of the kernels, and
-# the released model's shapes (decode with every expert in VRAM, prompts, peak memory with the budget of an 8 GB GPU).
+# the released models' shapes (decode with every expert in VRAM, prompts, peak memory with the budget of an 8 GB GPU).
 #   [GPU_CHECK_JOBS=8] gpu_check.sh BUILD_FOLDER [STAGE...]
 # BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu, make_checkpoint and snapshot_bits of a CUDA build.
 # Stages: tests golden bits snapshots sanitizer bench shapes; without any, all of them. `shapes` needs 45 GiB in /dev/shm and 43 GiB of VRAM.
@@ -61,10 +61,12 @@ rows  # its result is remembered from here on
 
 export SLUICE_DEVICE=cuda
 export SLUICE_VRAM=2GiB
+# One model of each family that answers in chat; with the experts of a token, a cache of some, and what chunks of a group share.
+families="dsv41-tiny 48 200 64
+dsv4-rand-a 18 30 18"
 if has golden; then
-    for model in dsv41-tiny dsv41-rand-a; do
-        all=$([ $model = dsv41-tiny ] && echo 512 || echo 144)
-        one=$([ $model = dsv41-tiny ] && echo 48 || echo 18)
+    # All experts, those of a token, and those that chunks of a group share.
+    while read -r model all one group <&3; do
         for slots in off $one $((all / 2)) $all; do
             for chunk in 1 64 4096; do
                 check "golden $model, vram slots $slots, chunk $chunk" \
@@ -76,8 +78,8 @@ if has golden; then
                 "$sluice" $models/$model --verify $golden --vram-slots $one --chunk 1 --launches $how
         done
         check "golden $model, chunk groups of 7, a layer's experts in RAM" \
-            "$sluice" $models/$model --verify $golden --vram-slots off --cache-slots $((all / 8)) --chunk 7
-        check "golden $model, reference index keys" \
+            "$sluice" $models/$model --verify $golden --vram-slots off --cache-slots $group --chunk 7
+        [ $model = dsv4-rand-a ] || check "golden $model, reference index keys" \
             "$sluice" $models/$model --verify $golden --index-keys reference
         for io in uring threads; do
             check "golden $model, ram cache off, --io $io" \
@@ -87,15 +89,17 @@ if has golden; then
             check "golden $model, --cpu-experts $share" \
                 "$sluice" $models/$model --verify $golden --vram-slots off --cpu-experts $share
         done
-    done
+    done 3<<<"dsv41-tiny 512 48 64
+dsv41-rand-a 144 18 18
+dsv4-rand-a 72 18 18"
 fi
 
-# Compares the live counters of an answer with those of its routes' replay, for --cpu-experts $1.
+# Compares the live counters of an answer with those of its routes' replay, for model $1 with $2 slots and --cpu-experts $3.
 replayed() {
-    local routes=$work/routes.$1
-    "$sluice" $models/dsv41-tiny -p "List three words." -n 60 --ignore-eos --loop-guard 0 --temp 1 --seed 5 --json --prefetch off \
-        --vram-slots off --cache-slots 200 --cpu-experts "$1" --record-routes "$routes" 2>/dev/null >"$routes.json" &&
-        "$sluice" simulate "$routes" --cache-slots 200 --json |
+    local routes=$work/routes.$1.$3
+    "$sluice" $models/$1 -p "List three words." -n 60 --ignore-eos --loop-guard 0 --temp 1 --seed 5 --json --prefetch off \
+        --vram-slots off --cache-slots "$2" --cpu-experts "$3" --record-routes "$routes" 2>/dev/null >"$routes.json" &&
+        "$sluice" simulate "$routes" --cache-slots "$2" --json |
         python3 -c '
 import json, sys
 live, replay = json.load(open(sys.argv[1])), json.load(sys.stdin)[0]["runs"][0]["cache"]
@@ -106,33 +110,38 @@ sys.exit(any(live["cache"][k] != replay[k] for k in keys))' "$routes.json"
 
 # A trace recorded on the device is verified (every logit) over restarts, caches, chunks and splits.
 if has bits; then
-    prompt="What is the capital of Australia?"
-    trace=$work/own.json
-    check "record on the device" "$sluice" record $models/dsv41-tiny -o "$trace" -p "$prompt" -n 40
+    while read -r model one few group <&3; do
+        trace=$work/$model.json
+        check "record on the device, $model" "$sluice" record $models/$model -o "$trace" -p "What is the capital of Australia?" -n 40
+    done 3<<<"$families"
     rows
-    for i in 1 2 3 4 5 6 7 8 9 10; do
-        check "bits: restart $i" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots $((48 * i)) --chunk $i
-    done
-    check "bits: cache off, prefetch 2" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots off --prefetch 2
-    for how in plain graphs both; do
-        check "bits: --launches $how" "$sluice" $models/dsv41-tiny --verify "$trace" --launches $how
-    done
-    for chunk in 3 7; do
-        check "bits: chunk groups of $chunk, a layer's experts in RAM" \
-            "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cache-slots 64 --chunk $chunk
-    done
-    check "bits: half of the experts on the CPU" "$sluice" $models/dsv41-tiny --verify "$trace" --vram-slots off --cpu-experts 50%
-    for share in off 50% auto; do
-        check "hits equal those of the routes' replay, --cpu-experts $share" replayed $share
-    done
+    while read -r model one few group <&3; do
+        trace=$work/$model.json
+        for i in 1 2 3 4 5 6 7 8 9 10; do
+            check "bits $model: restart $i" "$sluice" $models/$model --verify "$trace" --vram-slots $((one * i)) --chunk $i
+        done
+        check "bits $model: cache off, prefetch 2" \
+            "$sluice" $models/$model --verify "$trace" --vram-slots off --cache-slots off --prefetch 2
+        for how in plain graphs both; do
+            check "bits $model: --launches $how" "$sluice" $models/$model --verify "$trace" --launches $how
+        done
+        for chunk in 3 7; do
+            check "bits $model: chunk groups of $chunk, a layer's experts in RAM" \
+                "$sluice" $models/$model --verify "$trace" --vram-slots off --cache-slots $group --chunk $chunk
+        done
+        check "bits $model: half of the experts on the CPU" "$sluice" $models/$model --verify "$trace" --vram-slots off --cpu-experts 50%
+        for share in off 50% auto; do
+            check "hits equal those of the routes' replay, $model, --cpu-experts $share" replayed $model $few $share
+        done
+    done 3<<<"$families"
 fi
 
-# Three questions, each to a new process that goes on from --session, and to one that reads everything again.
+# Three questions to model $1, each to a new process that goes on from --session, and to one that reads everything again.
 resumed() {
-    local talk=$work/talk.$1 other=$work/other.$1 turns=() kept
-    shift
+    local model=$1 talk=$work/talk.$1.$2 other=$work/other.$1.$2 turns=() kept
+    shift 2
     for question in "What is the capital of Australia?" "And of France?" "Tell me about rivers."; do
-        turns=("$sluice" $models/dsv41-tiny -p "$question" -n 60 --temp 1 --seed 5 --json "$@")
+        turns=("$sluice" $models/$model -p "$question" -n 60 --temp 1 --seed 5 --json "$@")
         kept=$("${turns[@]}" --session "$talk" --prompt-cache "$talk.states" |
             python3 -c 'import json, sys; print(json.load(sys.stdin)["usage"]["prompt_tokens_details"])') || return 1
         "${turns[@]}" --session "$other" --prompt-cache off >/dev/null || return 1
@@ -141,7 +150,7 @@ resumed() {
 }
 
 if has snapshots; then
-    for model in dsv41-tiny dsv41-rand-a; do
+    for model in dsv41-tiny dsv41-rand-a dsv4-rand-a; do
         mkdir -p "$work/states-$model"
         check "snapshots on the device, checkpoints in a prompt, $model" \
             "$build/snapshot_bits" $models/$model "$work/states-$model" cuda save
@@ -149,12 +158,14 @@ if has snapshots; then
         check "snapshots restored in a new process, $model" \
             "$build/snapshot_bits" $models/$model "$work/states-$model" cuda restore
     done
-    check "a resumed --session equals one that never stopped" resumed plain
-    check "the same in thinking mode, chunks of 16" resumed thinking --reasoning on --chunk 16
-    check "served conversations go on after others, and after kill -9" \
-        python3 tools/dev/served_bits.py "$sluice" $models/dsv41-tiny
-    check "the same, chunks of 7, few experts in VRAM" \
-        python3 tools/dev/served_bits.py "$sluice" $models/dsv41-tiny --chunk 7 --vram-slots 48
+    while read -r model one few group <&3; do
+        check "a resumed --session equals one that never stopped, $model" resumed $model plain
+        check "the same in thinking mode, chunks of 16" resumed $model thinking --reasoning on --chunk 16
+        check "served conversations go on after others, and after kill -9, $model" \
+            python3 tools/dev/served_bits.py "$sluice" $models/$model
+        check "the same, chunks of 7, few experts in VRAM" \
+            python3 tools/dev/served_bits.py "$sluice" $models/$model --chunk 7 --vram-slots $one
+    done 3<<<"$families"
 fi
 
 if has tests; then
@@ -164,21 +175,29 @@ if has tests; then
 fi
 
 if has sanitizer && command -v compute-sanitizer >/dev/null; then
-    run=("$sluice" $models/dsv41-tiny -p "What is the capital of Australia?" --temp 0 -n 8 --skip-selftest --vram-slots 48 --chunk 4)
-    for tool in memcheck racecheck; do
-        check "compute-sanitizer $tool, 8 tokens" compute-sanitizer --error-exitcode 9 --tool $tool "${run[@]}"
-    done
-    check "compute-sanitizer memcheck, 8 tokens, graphs" compute-sanitizer --error-exitcode 9 --tool memcheck "${run[@]}" --launches graphs
+    while read -r model one few group <&3; do
+        run=("$sluice" $models/$model -p "What is the capital of Australia?" --temp 0 -n 8 --skip-selftest --vram-slots $one --chunk 4)
+        for tool in memcheck racecheck; do
+            check "compute-sanitizer $tool, 8 tokens, $model" compute-sanitizer --error-exitcode 9 --tool $tool "${run[@]}"
+        done
+        check "compute-sanitizer memcheck, 8 tokens, graphs, $model" \
+            compute-sanitizer --error-exitcode 9 --tool memcheck "${run[@]}" --launches graphs
+    done 3<<<"$families"
     check "compute-sanitizer memcheck, self-test" compute-sanitizer --error-exitcode 9 --tool memcheck "$sluice" selftest --device cuda
 fi
 rows
 
-has bench && "$build/bench_gpu" 4096
+if has bench; then
+    "$build/bench_gpu" 4096
+    "$build/bench_gpu" --shape v4-flash 4096
+fi
 
 if has shapes; then
     shape=/dev/shm/sluice-gpu-check
-    rm -rf $shape
-    "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --shape deepseek-v4.1-flash --experts 48 --engram-vocab 20000 >/dev/null
+    made() { # FLAGS...: of 48 experts a layer
+        rm -rf $shape
+        "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --experts 48 --engram-vocab 20000 "$@" >/dev/null || failed=1
+    }
     answer=("$sluice" $shape -p "Tell me." --temp 0 --ignore-eos --json --skip-selftest -c 8192)
     figure() { python3 -c "import json,sys; a=json.load(sys.stdin); $1"; }
     all=(--vram 60GiB --cache-slots off --prefetch off)
@@ -197,15 +216,18 @@ print(f"{ms:.2f} ms per token, GPU busy {1000 * each('busy_s'):.2f} ms; {counts}
 PY
 )"
     }
-    decode "decode, every expert in VRAM"
-    row "--vram 7.3GiB -c 8192" "$("${answer[@]}" --vram 7.3GiB --cache-slots off -n 4 2>/dev/null | figure 'print("peak %.3f GiB" % (a["gpu"]["memory_peak"] / 2**30))' || echo WRONG)"
-    "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 60GiB --cache-slots off || failed=1
-    "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 7.3GiB || failed=1
-    rm -rf $shape
-    # A quarter of the layers: the ways in which kernels reach the device.
-    "$build/make_checkpoint" $shape --tokenizer $models/dsv41-tiny --shape deepseek-v4.1-flash --layers 10 --experts 48 --engram-vocab 20000 >/dev/null
-    all=(--vram 20GiB --cache-slots off --prefetch off)
-    for how in overlap both plain graphs; do decode "decode, 10 layers, --launches $how" --launches $how; done
+    for name in deepseek-v4.1-flash deepseek-v4-flash; do
+        made --shape $name
+        all=(--vram 60GiB --cache-slots off --prefetch off)
+        decode "$name, every expert in VRAM"
+        row "$name, --vram 7.3GiB -c 8192" "$("${answer[@]}" --vram 7.3GiB --cache-slots off -n 4 2>/dev/null | figure 'print("peak %.3f GiB" % (a["gpu"]["memory_peak"] / 2**30))' || echo WRONG)"
+        "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 60GiB --cache-slots off || failed=1
+        "$sluice" bench $shape --only prompts --skip-selftest -c 8300 --vram 7.3GiB || failed=1
+        # A quarter of the layers: the ways in which kernels reach the device.
+        made --shape $name --layers 10
+        all=(--vram 20GiB --cache-slots off --prefetch off)
+        for how in overlap both plain graphs; do decode "$name, 10 layers, --launches $how" --launches $how; done
+    done
     rm -rf $shape
 fi
 [ $failed = 0 ] && echo "gpu_check: all passed" || echo "gpu_check: FAILED"

@@ -1,13 +1,17 @@
-// Writes a checkpoint of any shape in the layout of the released model, with random weights from a
+// Writes a checkpoint of any shape in the layout of a released model, with random weights from a
 // seed: for benchmarks and soak tests, which need full-size experts but no sense.
 //
-//   make_checkpoint OUT --tokenizer MODEL_FOLDER [--layers N] [--experts N] [--hidden N] ...
+//   make_checkpoint OUT --tokenizer MODEL_FOLDER [--shape NAME] [--layers N] [--experts N] ...
 //   [--skew S] [--locality N] [--seed N] [--verify]
 //
-// There is one shard for the embedding, one per layer, one for the head and one per Engram. Tensors
-// in a shard are sorted by dtype, then by name. The same seed and shape give the same bytes,
-// whatever the number of threads. --verify, with the same flags again, reads everything back and
-// compares it: exit code 1, and a line with file, tensor and byte, if something differs.
+// The other flags change the shape of --shape; without one, a small shape of the first known model.
+// The tokenizer's folder may be of another model than the shape.
+//
+// There is one shard for the embedding, one per layer, one for what follows the last layer and one
+// per Engram. Tensors in a shard are sorted by dtype, then by name. The same seed and shape give
+// the same bytes, whatever the number of threads. --verify, with the same flags again, reads
+// everything back and compares it: exit code 1, and a line with file, tensor and byte, if something
+// differs.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -57,47 +61,61 @@ const char* tag(Storage storage) {
             return "F8_E8M0";
         case Storage::fp4:
             return "I8";
+        case Storage::i64:
+            return "I64";
     }
     return "";
 }
 
 int rank(Storage storage) {  // order of dtypes in a shard
     switch (storage) {
-        case Storage::f32:
+        case Storage::i64:
             return 0;
-        case Storage::bf16:
+        case Storage::f32:
             return 1;
-        case Storage::e8m0:
+        case Storage::bf16:
             return 2;
-        case Storage::fp8:
+        case Storage::e8m0:
             return 3;
-        case Storage::fp4:
+        case Storage::fp8:
             return 4;
+        case Storage::fp4:
+            return 5;
     }
-    return 5;
+    return 6;
 }
 
 uint64_t element_bytes(Storage storage) {
-    return storage == Storage::f32 ? 4 : storage == Storage::bf16 ? 2 : 1;
+    switch (storage) {
+        case Storage::i64:
+            return 8;
+        case Storage::f32:
+            return 4;
+        case Storage::bf16:
+            return 2;
+        default:
+            return 1;
+    }
 }
 
 // ---- layout -------------------------------------------------------------------------------------
 
-PlannedTensor planned(std::string name, Storage storage, std::vector<uint64_t> shape) {
+PlannedTensor planned(std::string name, Storage storage, std::vector<uint64_t> shape,
+                      uint64_t repeat = 1) {
     uint64_t bytes = element_bytes(storage);
     for (uint64_t size : shape) bytes *= size;
-    return {std::move(name), tag(storage), std::move(shape), storage, 0, bytes};
+    return {std::move(name), tag(storage), std::move(shape), storage, 32 * repeat, 0, bytes};
 }
 
 std::vector<Shard> plan_shards(const ModelConfig& config, const ModelDescription& model) {
     Weights weights;
-    // In the released order: embedding, layers, head and last norm, the Engrams.
+    // In the released order: embedding, layers, what follows the last one, the Engrams.
     std::map<int, std::vector<PlannedTensor>> groups;
     for (const auto& spec : model.describe(config, weights)) {
         int group = spec.name == "embed.weight" ? -1 : config.layers;
         if (spec.name.rfind("layers.", 0) == 0) group = std::atoi(spec.name.c_str() + 7);
         if (contains(spec.name, ".engram.")) group += config.layers + 1;
-        groups[group].push_back(planned(spec.name, spec.storage, spec.shape));
+        groups[group].push_back(planned(spec.name, spec.storage, spec.shape, spec.repeat));
     }
     auto shapes = expert_shapes(config);
     for (int32_t layer = 0; layer < config.layers; ++layer) {
@@ -315,31 +333,43 @@ std::string index_text(const std::vector<Shard>& shards, uint64_t total) {
 
 // ---- the config that fits the tokenizer ---------------------------------------------------------
 
-Result<Vocabulary> read_vocabulary(const fs::path& folder) {
+// Of the model whose tokenizer is used, which may describe it in a text_config. What only the
+// shape's model needs is that of its release.
+Result<Vocabulary> read_vocabulary(const fs::path& folder, const Vocabulary& released) {
     auto text = read_text(folder / "config.json", 1 << 20);
     if (!text) return tl::unexpected(text.error());
     auto config = Json::parse(*text);
     if (!config) return tl::unexpected(config.error());
-    Json fields = (*config)["text_config"];
-    auto size = fields["vocab_size"].integer();
-    auto compressed = fields["engram_compressed_vocab_size"].integer();
-    auto bos = (*config)["bos_token_id"].integer(), eos = (*config)["eos_token_id"].integer();
-    auto pad = (*config)["pad_token_id"].integer();
-    for (const auto* value : {&size, &compressed, &bos, &eos, &pad}) {
-        if (!*value) return within((folder / "config.json").string(), value->error());
+    const Json inner = (*config)["text_config"];
+    const Json fields = inner.is_object() ? inner : *config;
+    Vocabulary out = released;
+    const auto read = [&](const Json& value, int64_t& to) -> Result<void> {
+        auto number = value.integer();
+        if (!number) return within((folder / "config.json").string(), number.error());
+        to = *number;
+        return {};
+    };
+    const Json pad = (*config)["pad_token_id"], compressed = fields["engram_compressed_vocab_size"];
+    if (auto r = read(fields["vocab_size"], out.size); !r) return tl::unexpected(r.error());
+    if (auto r = read((*config)["bos_token_id"], out.bos); !r) return tl::unexpected(r.error());
+    if (auto r = read((*config)["eos_token_id"], out.eos); !r) return tl::unexpected(r.error());
+    for (const auto& [value, to] : {std::pair(&pad, &out.pad), {&compressed, &out.compressed}}) {
+        if (value->is_null()) continue;
+        if (auto r = read(*value, *to); !r) return tl::unexpected(r.error());
     }
-    return Vocabulary{*size, *compressed, *bos, *eos, *pad};
+    return out;
 }
 
 // Also checks the config against the tokenizer, so that a mistake shows before the model is loaded.
-Result<std::string> make_config(const ModelShape& shape, const fs::path& folder) {
-    auto vocabulary = read_vocabulary(folder);
+Result<std::string> make_config(const FoundShape& found, const fs::path& folder) {
+    auto vocabulary = read_vocabulary(folder, found.model->vocabulary);
     if (!vocabulary) return tl::unexpected(vocabulary.error());
     auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
     if (!tokenizer) return tl::unexpected(tokenizer.error());
-    std::string text = config_text(shape, *vocabulary);
+    std::string text = found.model->config_text(found.shape, *vocabulary);
     auto config = parse_config(text);
     if (!config) return tl::unexpected(config.error());
+    if (config->engram_layers.empty()) return text;
     auto map = compressed_token_map(*tokenizer, *config);
     if (!map) return tl::unexpected(map.error());
     return text;
@@ -367,17 +397,15 @@ void add_options(CLI::App& app, ModelShape& s) {
     app.add_option("--seed", s.seed);
 }
 
-int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer, bool verify) {
+int run(const FoundShape& found, const fs::path& out, const fs::path& tokenizer, bool verify) {
     auto say = [](const Error& error) {
         return std::fprintf(stderr, "%s\n", error.message.c_str()), 1;
     };
-    auto text = make_config(shape, tokenizer);
+    auto text = make_config(found, tokenizer);
     if (!text) return say(text.error());
     auto config = parse_config(*text);
     if (!config) return say(config.error());
-    auto model = find_model(config->model_type);
-    if (!model) return say(model.error());
-    auto shards = plan_shards(*config, **model);
+    auto shards = plan_shards(*config, *found.model);
     uint64_t total = 0;
     for (const auto& shard : shards)
         for (const auto& tensor : shard.tensors) total += tensor.bytes;
@@ -390,7 +418,7 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
         {"tokenizer.json", *words}};
     for (const auto& [name, wanted] : texts)
         if (!(verify ? same_text(out / name, wanted) : write_text(out / name, wanted))) return 1;
-    if (!run_shards(out, shards, shape, verify)) return 1;
+    if (!run_shards(out, shards, found.shape, verify)) return 1;
     std::printf("%s: %zu shards, %s%s\n", out.c_str(), shards.size(), size_text(total).c_str(),
                 verify ? ", verified" : "");
     return 0;
@@ -399,22 +427,21 @@ int run(const ModelShape& shape, const fs::path& out, const fs::path& tokenizer,
 }  // namespace
 
 int main(int argc, char** argv) {
-    // The other flags change the preset, so it is applied first.
-    ModelShape shape;
-    for (int i = 1; i + 1 < argc; ++i) {
-        if (std::strcmp(argv[i], "--shape") == 0 &&
-            std::strcmp(argv[i + 1], "deepseek-v4.1-flash") == 0)
-            shape = flash_shape();
-    }
-    CLI::App app("Writes a checkpoint of random weights in the layout of the released model");
+    FoundShape found{known_models().front(), {}};
+    CLI::App app("Writes a checkpoint of random weights in the layout of a released model");
     std::string out, tokenizer, preset;
     bool verify = false;
     app.add_option("OUT", out, "Folder to write")->required();
     app.add_option("--tokenizer", tokenizer, "Model folder whose tokenizer and vocabulary are used")
         ->required();
-    app.add_option("--shape", preset)->check(CLI::IsMember(shape_names()));
+    app.add_option("--shape", preset, "The shape that the other flags change")
+        ->check(CLI::IsMember(shape_names()));
     app.add_flag("--verify", verify, "Read back and compare instead of writing");
-    add_options(app, shape);
+    add_options(app, found.shape);
     CLI11_PARSE(app, argc, argv);
-    return run(shape, out, tokenizer, verify);
+    if (preset.empty()) return run(found, out, tokenizer, verify);
+    // Now that the preset is known, the flags change it.
+    found = *find_shape(preset);
+    CLI11_PARSE(app, argc, argv);
+    return run(found, out, tokenizer, verify);
 }
