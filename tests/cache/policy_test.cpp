@@ -260,7 +260,10 @@ TEST_CASE("age ranks stay correct when the sequence is packed") {
             order.push_back(slot);
         }
         REQUIRE(ranks.count() == order.size());
-        for (uint32_t rank = 0; rank < order.size(); ++rank) CHECK(ranks.at(rank) == order[rank]);
+        for (uint32_t rank = 0; rank < order.size(); ++rank) {
+            CHECK(ranks.at(rank) == order[rank]);
+            CHECK(ranks.rank(order[rank]) == rank);
+        }
     }
 }
 
