@@ -34,6 +34,7 @@ class Policy {
 struct PolicyOptions {
     uint32_t slots;
     int32_t layers;
+    int32_t experts;  // of a layer
     uint64_t seed = 0;
 };
 

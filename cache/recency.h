@@ -31,7 +31,7 @@ class SlotLists {
     uint32_t size(uint32_t list) const { return size_[list]; }
     int64_t front(uint32_t list) const {
         const uint32_t slot = next_[slots_ + list];
-        return slot < slots_ ? slot : -1;
+        return slot < slots_ ? int64_t{slot} : -1;
     }
     // The oldest slot of `list` for which `wanted` holds, -1 if none.
     template <class Wanted>

@@ -257,7 +257,8 @@ Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& opti
     if (options.policy == "belady") {
         policy = std::make_unique<Belady>(demands, header, options.slots, now);
     } else {
-        auto made = make_policy(options.policy, {options.slots, header.layers, options.seed});
+        auto made = make_policy(options.policy,
+                                {options.slots, header.layers, header.experts, options.seed});
         if (!made) {
             return fail(made.error().code, made.error().message + ", belady (simulator only)");
         }

@@ -11,7 +11,7 @@ sluice=$1 make=$2 tokens=${3:-1000} work=${4:-} names=${5:-*}
 [ -n "$work" ] || { work=$(mktemp -d /dev/shm/sluice-policies-XXXXXX) && trap 'rm -rf "$work"' EXIT; }
 tiny=tests/models/dsv41-tiny
 export OMP_WAIT_POLICY=passive SLUICE_DEVICE=cpu
-policies=aging-lru,lru,lfu,slru,layer-lru
+policies=aging-lru,lru,drawn-lru,lfu,slru,layer-lru
 # A narrow model: its routes are cheap to compute, and their structure does not depend on the width.
 narrow="--hidden 128 --moe 32 --heads 4 --head-dim 64 --rope-dim 16 --q-rank 64 --o-rank 32 --o-groups 2 --index-heads 2
     --index-dim 32 --index-topk 128 --engram-vocab 500 --engram-heads 2 --engram-dim 32"
