@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 
+#include "cache/choosing_policy.h"
 #include "cache/named_kinds.h"
 #include "cache/recency.h"
 
@@ -46,9 +47,9 @@ class Lru final : public Policy {
 //
 // An expert's uses fade, by half while the cache is used 12 times as often as it has slots, and
 // outlive its eviction. Integers only, so that every machine evicts the same.
-class AgingLru final : public Policy {
+class AgeByUses final : public Policy {
  public:
-    explicit AgingLru(const PolicyOptions& options)
+    explicit AgeByUses(const PolicyOptions& options)
         : layers_(static_cast<uint32_t>(options.layers)),
           experts_(static_cast<size_t>(options.experts)),
           half_life_(std::max<uint64_t>(1, uint64_t{uses_per_slot} * options.slots)),
@@ -377,10 +378,36 @@ class LayerLru final : public Policy {
     uint64_t sequence_ = 0;
 };
 
+// The best of three: the first for nearly all routes, the second for requests asked again and
+// again, the third for topics that drift.
+class AgingLru final : public ChoosingPolicy {
+ public:
+    explicit AgingLru(const PolicyOptions& options) : ChoosingPolicy(rivals(options), options) {}
+
+ private:
+    template <class Kind>
+    static Rival rival(const char* name, const PolicyOptions& options) {
+        PolicyOptions alone = options;
+        alone.slots = sampled_slots(options);
+        return {name, std::make_unique<Kind>(options), std::make_unique<Kind>(alone)};
+    }
+    static std::vector<Rival> rivals(const PolicyOptions& options) {
+        std::vector<Rival> out;
+        out.push_back(rival<AgeByUses>("uses", options));
+        out.push_back(rival<Slru>("slru", options));
+        out.push_back(rival<Lru>("lru", options));
+        return out;
+    }
+};
+
 constexpr NamedKind<Policy, PolicyOptions> kinds[] = {
-    {"aging-lru", make_kind<AgingLru>}, {"lru", make_kind<Lru>},
-    {"drawn-lru", make_kind<DrawnLru>}, {"lfu", make_kind<Lfu>},
-    {"slru", make_kind<Slru>},          {"layer-lru", make_kind<LayerLru>},
+    {"aging-lru", make_kind<AgingLru>},  // its rivals are in the list, too
+    {"uses", make_kind<AgeByUses>},
+    {"slru", make_kind<Slru>},
+    {"lru", make_kind<Lru>},
+    {"drawn-lru", make_kind<DrawnLru>},
+    {"lfu", make_kind<Lfu>},
+    {"layer-lru", make_kind<LayerLru>},
 };
 
 }  // namespace

@@ -25,19 +25,24 @@ struct Entry {
     ExpertKey key;
     uint64_t last = 0, uses = 0, worth = 0;
     bool is_protected = false;
-    int64_t round = 0, weight = 0;  // aging-lru
+    int64_t round = 0, weight = 0;  // of "uses"
 };
 
 // What each policy does, described in plain loops over all slots.
 class Plain {
  public:
-    Plain(std::string name, uint32_t slots) : name_(std::move(name)), entries_(slots) {}
+    Plain(std::string name, uint32_t slots) : name_(std::move(name)), entries_(slots) {
+        if (name_ != "aging-lru") return;
+        for (const char* rival : {"uses", "slru", "lru"}) rivals_.emplace_back(rival, slots);
+    }
 
     void inserted(uint32_t slot, ExpertKey key) {
+        for (Plain& rival : rivals_) rival.inserted(slot, key);
         entries_[slot] = {true, key, ++clock_, 1, floor_ + 1, false};
         remember(entries_[slot]);
     }
     void touched(uint32_t slot) {
+        for (Plain& rival : rivals_) rival.touched(slot);
         Entry& entry = entries_[slot];
         entry.last = ++clock_;
         entry.worth = floor_ + ++entry.uses;
@@ -55,11 +60,20 @@ class Plain {
         oldest->is_protected = false;
         oldest->last = ++clock_;
     }
-    void removed(uint32_t slot) { entries_[slot] = {}; }
-    void token_passed() { ++round_; }
+    void removed(uint32_t slot) {
+        for (Plain& rival : rivals_) rival.removed(slot);
+        entries_[slot] = {};
+    }
+    void token_passed() {
+        for (Plain& rival : rivals_) rival.token_passed();
+        ++round_;
+    }
 
     // The slots that may be the victim; empty: none.
     std::set<uint32_t> victims(const std::set<uint32_t>& in_use, ExpertKey wanted) {
+        std::set<uint32_t> of_rivals;
+        for (Plain& rival : rivals_) of_rivals.merge(rival.victims(in_use, wanted));
+        if (!rivals_.empty()) return of_rivals;
         std::vector<uint32_t> order;
         for (uint32_t slot = 0; slot < entries_.size(); ++slot) {
             if (entries_[slot].there) order.push_back(slot);
@@ -72,7 +86,7 @@ class Plain {
         for (size_t i = 0; i < order.size(); ++i) {
             if (in_use.count(order[i])) continue;
             const bool first = victims.empty();
-            if (!first && name_ == "aging-lru" &&
+            if (!first && name_ == "uses" &&
                 rank(order[i], wanted) == rank(*victims.begin(), wanted)) {
                 victims.insert(order[i]);  // as good
             }
@@ -95,7 +109,7 @@ class Plain {
     Rank rank(uint32_t slot, ExpertKey wanted) const {
         const Entry& entry = entries_[slot];
         if (name_ == "lfu") return {entry.worth, entry.last};
-        if (name_ == "aging-lru")
+        if (name_ == "uses")
             return {static_cast<uint64_t>((int64_t{1} << 62) - age(entry, wanted)), 0};
         if (name_ == "slru") return {entry.is_protected, entry.last};
         if (name_ == "layer-lru") {
@@ -138,6 +152,7 @@ class Plain {
     }
 
     std::string name_;
+    std::vector<Plain> rivals_;  // of aging-lru, which follows one of them
     std::vector<Entry> entries_;
     uint64_t clock_ = 0, floor_ = 0;
     std::map<ExpertKey, std::pair<uint64_t, uint64_t>> history_;
@@ -274,7 +289,7 @@ TEST_CASE("drawn-lru draws from its whole oldest class") {
     CHECK(drawn == oldest);
 }
 
-TEST_CASE("aging-lru keeps what is used often, also after an eviction, until it is used no more") {
+TEST_CASE("uses keeps what is used often, also after an eviction, until it is used no more") {
     // Two favourites of layer 0 among experts used once each, far more than there are slots.
     const auto hits_of_favourites = [](const std::string& name) {
         Tier tier(*make_policy(name, {20, layers, experts, 0}), 20, layers, experts);
@@ -297,11 +312,11 @@ TEST_CASE("aging-lru keeps what is used often, also after an eviction, until it 
         return hits;
     };
     CHECK(hits_of_favourites("lru") == 0);
-    CHECK(hits_of_favourites("aging-lru") > 140);  // of 160
+    CHECK(hits_of_favourites("uses") > 140);  // of 160
 }
 
-TEST_CASE("aging-lru evicts what waits longest for its next chance") {
-    auto policy = *make_policy("aging-lru", {layers, layers, experts, 0});
+TEST_CASE("uses evicts what waits longest for its next chance") {
+    auto policy = *make_policy("uses", {layers, layers, experts, 0});
     for (int32_t layer = 0; layer < layers; ++layer) {
         policy->inserted(static_cast<uint32_t>(layer), {layer, 1});
     }
@@ -313,6 +328,38 @@ TEST_CASE("aging-lru evicts what waits longest for its next chance") {
         policy->removed(static_cast<uint32_t>(order.back()));
     }
     CHECK(order == std::vector<int64_t>{3, 2, 1, 0, 4});
+}
+
+TEST_CASE("aging-lru goes over to the rival that misses least, and back") {
+    // One request again and again, its experts somewhat more than there are slots; then favourites
+    // that change.
+    std::vector<ExpertKey> request, repeated, changing;
+    std::mt19937_64 random(7);
+    const auto skewed = [&] {
+        return static_cast<int32_t>(random() % 100 * (random() % 100) / 100);
+    };
+    for (int32_t i = 0; i < 1000; ++i) request.push_back({i % layers, skewed()});
+    for (int round = 0; round < 20; ++round)
+        repeated.insert(repeated.end(), request.begin(), request.end());
+    for (int32_t i = 0; i < 20000; ++i) {
+        const int32_t topic = i / 2500 * 37;
+        changing.push_back({i % layers, (topic + skewed()) % experts});
+    }
+    const auto count = [](const char* name, const std::vector<ExpertKey>& stream) {
+        return misses(**make_policy(name, {200, layers, experts, 0}), 200, stream);
+    };
+    std::vector<ExpertKey> both = repeated;
+    both.insert(both.end(), changing.begin(), changing.end());
+    CHECK(count("aging-lru", repeated) + 200 < count("uses", repeated));  // as slru
+    CHECK(count("aging-lru", changing) + 200 < count("slru", changing));
+    for (const char* rival : {"uses", "slru", "lru"}) {
+        CAPTURE(rival);
+        CHECK(count("aging-lru", both) < count(rival, both));
+    }
+    auto policy = *make_policy("aging-lru", {200, layers, experts, 0});
+    misses(*policy, 200, both);
+    CHECK(policy->report().find("slru 0") == std::string::npos);
+    CHECK(policy->report().find("uses 0") == std::string::npos);
 }
 
 TEST_CASE("an unknown policy is refused with the known names") {
