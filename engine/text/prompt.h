@@ -38,10 +38,6 @@
 
 namespace sluice {
 
-// The control tokens that begin and end a conversation.
-inline constexpr std::string_view begin_token = "<｜begin▁of▁sentence｜>";
-inline constexpr std::string_view end_token = "<｜end▁of▁sentence｜>";
-
 enum class Role { system, user, assistant, tool, latest_reminder };
 
 struct Message {
