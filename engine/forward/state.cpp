@@ -136,12 +136,11 @@ bool State::can_cut(int32_t length) const {
     const int32_t oldest_needed = std::max(length - config_->window + 1, 0);
     const int32_t oldest_kept = std::max(position - config_->window, 0);
     if (oldest_needed < oldest_kept) return false;
-    // The tokens of an open group are gone once the group was completed; those of the group before
-    // it, with the next group.
+    // An open group has all of its tokens until it is completed. Then only a border between groups
+    // needs none of them; with overlap it needs those of the group before it.
     return std::ranges::all_of(config_->rows, [&](const LayerRows& rows) {
-        if (rows.ratio < 2) return true;
-        if (rows.overlap && length / rows.ratio != position / rows.ratio) return false;
-        return length % rows.ratio == 0;
+        if (rows.ratio < 2 || length / rows.ratio == position / rows.ratio) return true;
+        return !rows.overlap && length % rows.ratio == 0;
     });
 }
 

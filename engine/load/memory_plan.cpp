@@ -21,7 +21,7 @@ constexpr int32_t chunk_comfortable = 512;  // the head leaves room for this on 
 constexpr uint32_t vram_transit = 4;        // device slots that experts pass through, uncached
 constexpr uint32_t row_capacity = 16384;    // Engram rows kept per table
 constexpr uint32_t transit_slots_least = 8;
-constexpr uint64_t snapshot_header = 8192;    // at most; a snapshot has 40 bytes per section
+constexpr uint64_t snapshot_header = 32768;   // at most; a snapshot has 40 bytes per section
 constexpr uint64_t prompt_cache_share = 16;  // at most one part in so many of the RAM budget
 
 // Each folder counts as a drive with its own reads in flight; a mirror serves reads of the others.
@@ -45,6 +45,15 @@ Result<void> resolve_context(const PlanInput& in, Settings& s) {
         return fail(Code::usage, cat("--chunk ", o.chunk, ": must be at least 1 token"));
     }
     return {};
+}
+
+// Of any sequence that fits the context: pools of open groups shrink where a group ends.
+uint64_t largest_snapshot(const ModelConfig& c, int32_t context) {
+    uint64_t most = 0;
+    for (int32_t less = 0; less < std::min(c.largest_ratio(), context); ++less) {
+        most = std::max(most, State::snapshot_bytes(c, context - less));
+    }
+    return most + snapshot_header;
 }
 
 void size_chunk(const PlanInput& in, int32_t chunk, Plan& plan) {
@@ -359,7 +368,7 @@ Result<Plan> plan_memory(const PlanInput& in) {
 
     plan.specs = in.specs;
     plan.state = State::bytes(in.config, s.context);
-    plan.snapshot = State::snapshot_bytes(in.config, s.context) + snapshot_header;
+    plan.snapshot = largest_snapshot(in.config, s.context);
     place_head(in, plan);
     plan.dense = dense_bytes(plan.specs);
     plan.embedding = host_bytes(plan.specs);

@@ -83,6 +83,18 @@ const char* kind_name(StateKind kind) {
             return "open rows";
         case StateKind::open_gate:
             return "open gates";
+        case StateKind::previous_kv:
+            return "rows of the group before";
+        case StateKind::previous_gate:
+            return "gates of the group before";
+        case StateKind::index_open_kv:
+            return "open index rows";
+        case StateKind::index_open_gate:
+            return "open index gates";
+        case StateKind::index_previous_kv:
+            return "index rows of the group before";
+        case StateKind::index_previous_gate:
+            return "index gates of the group before";
     }
     return "unknown kind";
 }

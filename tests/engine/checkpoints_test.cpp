@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "tests/support/device_like.h"
@@ -88,7 +89,7 @@ std::vector<int32_t> random_positions(Random& random, int32_t begin, int32_t end
 void check_checkpoints(const std::string& model, int prompts, uint64_t seed) {
     Random random(seed);
     Opened plain(model, {512, 512, {}});
-    const Setting settings[] = {{64, 512, {}},       {16, 512, 50u}, {7, 512, 60u},
+    const Setting settings[] = {{64, 512, {}},        {16, 512, 50u}, {7, 512, 60u},
                                 {33, 512, 70u, true}, {300, 512, 0u}, {1, 512, 50u}};
     uint64_t grouped = 0, snapshots = 0;
     for (const Setting& setting : settings) {
@@ -108,8 +109,7 @@ void check_checkpoints(const std::string& model, int prompts, uint64_t seed) {
             Received received;
             collect(session, random_positions(random, begin, length, setting.chunk), received);
             const uint64_t before = opened.grouped();
-            const std::vector<float> logits =
-                fed(session, ids.subspan(static_cast<size_t>(begin)));
+            const std::vector<float> logits = fed(session, ids.subspan(static_cast<size_t>(begin)));
             grouped += opened.grouped() - before;
             session.set_checkpoints({}, {});
 
@@ -143,6 +143,35 @@ TEST_CASE("dsv41-tiny: checkpoints are the snapshots of sessions that were fed o
 
 TEST_CASE("dsv41-rand-a: checkpoints are the snapshots of sessions that were fed only that far") {
     check_checkpoints("dsv41-rand-a", 8, 2);
+}
+
+TEST_CASE("dsv4-rand-a: checkpoints are the snapshots of sessions that were fed only that far") {
+    check_checkpoints("dsv4-rand-a", 4, 7);
+}
+
+TEST_CASE("dsv4-rand-a: a checkpoint at every position, in chunks of every kind") {
+    constexpr int32_t length = 75;  // past windows, groups of 4 and groups of 12
+    Random random(8);
+    Opened plain("dsv4-rand-a", {1, 512, {}});
+    const auto ids = random_ids(random, plain.engine->config(), length);
+    std::vector<int32_t> positions(length);
+    std::iota(positions.begin(), positions.end(), 1);
+    Received want;
+    for (int32_t position : positions) {
+        fed(*plain.session, std::span(ids).subspan(static_cast<size_t>(position - 1), 1));
+        want.emplace_back(position, snapshot_of(*plain.session));
+    }
+    const Setting settings[] = {{1, 512, {}},   {3, 512, 30u},       {7, 512, 30u},
+                                {64, 512, 30u}, {7, 512, 30u, true}, {length, 512, 0u}};
+    for (const Setting& setting : settings) {
+        CAPTURE(setting.chunk);
+        Opened opened("dsv4-rand-a", setting);
+        Received received;
+        collect(*opened.session, positions, received);
+        fed(*opened.session, ids);
+        CHECK((opened.grouped() > 0) == (setting.chunk > 1 && setting.chunk < length));
+        CHECK(received == want);
+    }
 }
 
 TEST_CASE("checkpoints leave chunk groups as they are") {
@@ -204,7 +233,7 @@ TEST_CASE("with the reference's index keys there are no checkpoints") {
 
 TEST_CASE("snapshot_bytes() is the size of a snapshot without its header") {
     Random random(6);
-    for (const char* model : {"dsv41-tiny", "dsv41-rand-a"}) {
+    for (const char* model : {"dsv41-tiny", "dsv41-rand-a", "dsv4-rand-a"}) {
         Opened opened(model, {64, 512, {}});
         Session& session = *opened.session;
         const auto ids = random_ids(random, opened.engine->config(), 301);

@@ -214,6 +214,10 @@ TEST_CASE("dsv41-rand-a restored at 100 random points continues bit for bit") {
     check_points("dsv41-rand-a", 100, 2);
 }
 
+TEST_CASE("dsv4-rand-a restored at 50 random points continues bit for bit") {
+    check_points("dsv4-rand-a", 50, 5);
+}
+
 TEST_CASE("restoring is bit-equal with the reference's index keys") {
     check_points_of_reference("dsv41-tiny", 20, 3);
     check_points_of_reference("dsv41-rand-a", 20, 4);

@@ -168,8 +168,9 @@ TEST_CASE("IndexTopk: scratch is bounded and grows with what it serves") {
 }
 
 TEST_CASE("IndexTopk: the scores themselves, where they are asked for") {
-    for (const TestBackend& on : backends()) {
-        for (Candidates mode : {Candidates::none, Candidates::publish, Candidates::restrict}) {
+    const auto backends = backends_present();
+    for (const TestBackend& on : backends) {
+        for (Candidates mode : all_modes) {
             IndexCase c(9, 40, 20, 2, 5, 11);
             c.mode = mode;
             CAPTURE(int(mode));

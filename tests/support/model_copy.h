@@ -1,4 +1,4 @@
-// Copies of the tiny checkpoint of tests/models to be damaged, and checks of how opening them
+// Copies of checkpoints of tests/models, mostly of the tiny one, to be damaged; how opening them
 // fails.
 #pragma once
 
@@ -18,14 +18,17 @@ namespace sluice::model_copy {
 namespace fs = std::filesystem;
 
 inline const fs::path tiny = fs::path(test::models_folder) / "dsv41-tiny";
+inline const fs::path v4 = fs::path(test::models_folder) / "dsv4-rand-a";
 inline const fs::path random_a = fs::path(test::models_folder) / "dsv41-rand-a";
 inline const fs::path routed_by_token = fs::path(test::models_folder) / "dsv4-rand-a";
 inline const std::string index_file = "model.safetensors.index.json";
 
-inline std::string shard_name(int number) {
-    std::string digits = std::to_string(number);
-    digits.insert(0, 5 - digits.size(), '0');
-    return "model-" + digits + "-of-00012.safetensors";
+inline std::string shard_name(int number, int shards = 12) {
+    const auto digits = [](int value) {
+        const std::string text = std::to_string(value);
+        return std::string(5 - text.size(), '0') + text;
+    };
+    return "model-" + digits(number) + "-of-" + digits(shards) + ".safetensors";
 }
 
 inline Result<Checkpoint> open_all(std::vector<std::string> locations, std::string revision = "") {
@@ -36,12 +39,13 @@ inline Result<Checkpoint> open_folder(const fs::path& folder) {
     return open_all({folder.string()});
 }
 
-// A copy of the tiny model to damage; undamaged files are links.
+// A copy of the tiny or of another model to damage; undamaged files are links.
 struct Copy {
     TempFolder root;
     fs::path folder = root / "model";
     Copy() { link_files(tiny, folder); }
     explicit Copy(const std::string& name) : root(name) { link_files(tiny, folder); }
+    explicit Copy(const fs::path& model) { link_files(model, folder); }
 
     fs::path operator/(const std::string& name) const { return folder / name; }
     void damage(const std::string& name, const std::string& bytes) {

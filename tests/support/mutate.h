@@ -182,6 +182,29 @@ std::string reorder(const std::string& good, Rank rank) {
     container.data = std::move(data);
     return padded(container);
 }
+// Changes bytes of one tensor in place, from its byte `at` on.
+inline std::string patched(std::string good, std::string_view tensor, uint64_t at,
+                           std::string_view value) {
+    const uint64_t begin = 8 + header_length(good) + Container::parse(good).at(tensor).begin + at;
+    return good.replace(begin, value.size(), value);
+}
+// Valid: gives a tensor another shape, and bytes of its size, all alike.
+inline std::string resized(const std::string& good, const std::string& tensor,
+                           const std::vector<uint64_t>& shape, size_t bytes, char value) {
+    const std::string dtype = Container::parse(good).at(tensor).dtype;
+    Container container = Container::parse(drop_clean(good, tensor));
+    const uint64_t begin = container.data.size();
+    container.items.push_back({tensor, dtype, shape, begin, begin + bytes});
+    container.data += std::string(bytes, value);
+    return padded(container);
+}
+// Valid: another name.
+inline std::string renamed(const std::string& good, std::string_view tensor,
+                           const std::string& name) {
+    Container container = Container::parse(good);
+    container.at(tensor).name = name;
+    return padded(container);
+}
 inline std::string lfs_pointer() {
     return "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, '0') +
            "\nsize 5368709120\n";

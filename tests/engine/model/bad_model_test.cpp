@@ -59,18 +59,30 @@ std::string retagged(std::string bytes, std::string_view part, const std::string
     return padded(container);
 }
 
-// Changes bytes of one tensor in place.
-std::string patched(std::string bytes, const std::string& tensor, uint64_t at,
-                    const std::string& value) {
-    const Container container = Container::parse(bytes);
-    for (const Container::Item& item : container.items) {
-        if (item.name != tensor) continue;
-        const uint64_t begin = 8 + header_length(bytes) + item.begin + at;
-        return bytes.replace(begin, value.size(), value);
+// Of dsv4-rand-a, to be damaged.
+struct V4Copy : Copy {
+    V4Copy() : Copy(model_copy::v4) {}
+
+    static std::string shard(int number) { return model_copy::shard_name(number, 10); }
+    static std::string good(int number) { return read_file(model_copy::v4 / shard(number)); }
+    void damage_shard(int number, const std::string& bytes) { damage(shard(number), bytes); }
+    // Replaces the first `from` in config.json.
+    void edit_config(const std::string& from, const std::string& to) {
+        std::string text = read_file(folder / "config.json");
+        const size_t at = text.find(from);
+        REQUIRE_MESSAGE(at != text.npos, from);
+        damage("config.json", text.replace(at, from.size(), to));
     }
-    FAIL(tensor);
-    return bytes;
-}
+    // A tensor under another name.
+    void rename(int number, const std::string& from, const std::string& to) {
+        damage_shard(number, mutate::renamed(read_file(folder / shard(number)), from, to));
+        edit_index("\"" + from + "\"", "\"" + to + "\"");
+    }
+    void forget(int number, const std::string& tensor) {
+        damage_shard(number, mutate::drop_clean(good(number), tensor));
+        edit_index("\"" + tensor + "\": \"" + shard(number) + "\", ", "");
+    }
+};
 
 }  // namespace
 
@@ -201,7 +213,7 @@ TEST_CASE("values that cannot be weights are refused with tensor and element") {
     };
     for (const auto& c : cases) {
         Copy copy;
-        copy.damage(layer0, patched(good(layer0), c.tensor, c.at, c.value));
+        copy.damage(layer0, mutate::patched(good(layer0), c.tensor, c.at, c.value));
         refused(copy, Code::corrupt, {c.tensor, c.element});
     }
 }
@@ -282,6 +294,101 @@ TEST_CASE("an expert whose read fails is named once, with its layer") {
     CHECK(failed.error().code == Code::corrupt);
     says(failed.error().message, {"layer 4, expert ", layer4});
     CHECK(failed.error().message.starts_with("layer 4, expert "));
+}
+
+TEST_CASE("deepseek-v4: a table of token ids with wrong experts is refused by token") {
+    const std::string table = "layers.1.ffn.gate.tid2eid";  // [560][3]
+    const std::string bytes = V4Copy::good(3);
+    const auto entry = [](uint64_t token, uint64_t place) { return 8 * (3 * token + place); };
+    const struct {
+        uint64_t at;
+        int64_t expert;
+        const char* says;
+    } cases[] = {
+        {entry(5, 1), 12, "expert 12 does not exist, listed for token 5"},
+        {entry(0, 0), -1, "expert -1 does not exist, listed for token 0"},
+        {entry(559, 2), int64_t{1} << 32, "expert 4294967296 does not exist, listed for token 559"},
+    };
+    for (const auto& c : cases) {
+        V4Copy copy;
+        const auto value = little_endian(static_cast<uint64_t>(c.expert));
+        copy.damage_shard(3, mutate::patched(bytes, table, c.at, value));
+        refused(copy, Code::corrupt, {table, c.says});
+    }
+    V4Copy twice;
+    const uint64_t first =
+        8 + header_length(bytes) + Container::parse(bytes).at(table).begin + entry(77, 0);
+    const std::string expert = bytes.substr(first, 8);
+    twice.damage_shard(3, mutate::patched(bytes, table, entry(77, 2), expert));
+    refused(twice, Code::corrupt, {table, "is listed twice for token 77"});
+
+    V4Copy narrow;  // as I32 of the same bytes
+    Container container = Container::parse(bytes);
+    container.at(table).dtype = "I32";
+    container.at(table).shape = {560, 6};
+    narrow.damage_shard(3, padded(container));
+    refused(narrow, Code::unsupported, {table, "I32", "I64"});
+}
+
+TEST_CASE("deepseek-v4: a draft head that is not what config and names say is refused") {
+    V4Copy stages;
+    stages.edit_config("  4,\n  0,\n  0\n", "  4,\n  0\n");
+    refused(stages, Code::corrupt, {"compress_ratios", "1 draft stages", "mtp.* tensors of 2"});
+    V4Copy none;
+    none.edit_config("  4,\n  0,\n  0\n", "  4\n");
+    refused(none, Code::corrupt, {"compress_ratios", "0 draft stages", "mtp.* tensors of 2"});
+
+    const std::string projection = "mtp.0.main_proj.weight", entry = "mtp.0.e_proj.weight";
+    V4Copy both;
+    both.rename(9, projection, entry);
+    refused(both, Code::unsupported, {"mtp.*.e_proj", "mtp.*.markov_head", "both"});
+    V4Copy neither;
+    for (const char* part : {"1", "2"}) {
+        const std::string name = std::string("_w") + part + ".weight";
+        neither.rename(10, "mtp.1.markov_head.markov" + name, "mtp.1.other" + name);
+    }
+    refused(neither, Code::unsupported, {"neither", "mtp.*.e_proj", "mtp.*.markov_head"});
+    neither.rename(9, projection, entry);
+    refused(neither, Code::unsupported, {"an MTP block of 2 stages"});
+}
+
+TEST_CASE("deepseek-v4: tensors that are missing or of another model's shape are refused") {
+    for (const char* tensor : {"hc_head_fn", "hc_head_base", "hc_head_scale", "norm.weight"}) {
+        V4Copy copy;
+        copy.forget(8, tensor);
+        refused(copy, Code::not_found, {tensor});
+    }
+    for (const char* tensor : {"layers.1.attn.compressor.ape", "layers.1.ffn.gate.tid2eid",
+                               "layers.1.attn.indexer.compressor.wgate.weight"}) {
+        V4Copy copy;
+        copy.forget(3, tensor);
+        refused(copy, Code::not_found, {tensor});
+    }
+    // V4.1's scales: one for 32 x 32 values.
+    V4Copy tiles;
+    const std::string scale = "layers.0.attn.wq_a.scale";  // of [128, 256]
+    tiles.damage_shard(2, mutate::resized(V4Copy::good(2), scale, {4, 8}, 32, '\x7f'));
+    refused(tiles, Code::corrupt, {scale, "[1, 2]", "[4, 8]"});
+
+    const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"num_hash_layers\": 2", "\"num_hash_layers\": 1", "layers.1.ffn.gate.bias"},
+        {"\"num_hash_layers\": 2", "\"num_hash_layers\": 3", "layers.2.ffn.gate.tid2eid"},
+        {"  0,\n  4,\n", "  4,\n  4,\n", "layers.0.attn.compressor"},
+        {"  4,\n  12,\n", "  12,\n  12,\n", "layers.1.attn.compressor.ape"},
+        {"  4,\n  12,\n", "  0,\n  12,\n", "layers.1.attn"},
+        {"  12,\n", "  16,\n", "layers.2.attn.compressor.ape"},
+        {"\"hc_mult\": 4", "\"hc_mult\": 2", "hc_"},
+    };
+    for (const auto& c : cases) {
+        V4Copy copy;
+        copy.edit_config(c.from, c.to);
+        auto engine = Engine::load(options_of(copy));
+        CAPTURE(c.to);
+        REQUIRE(!engine);
+        says(engine.error().message, {c.says});
+    }
 }
 
 }  // namespace sluice

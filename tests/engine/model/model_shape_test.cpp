@@ -1,4 +1,4 @@
-// The built-in shape is that of the release.
+// The built-in shapes are those of the releases.
 #include "engine/model/model_shape.h"
 
 #include <doctest/doctest.h>
@@ -9,13 +9,13 @@
 
 using namespace sluice;
 
-TEST_CASE("deepseek-v4.1-flash: the shape needs the same tensors as the published config.json") {
-    auto text = shape_config("deepseek-v4.1-flash");
+static void check_shape(const char* name, const char* published) {
+    auto text = shape_config(name);
     REQUIRE(text);
     auto shape = parse_config(*text);
-    auto release = parse_config(test::release_config);
+    auto release = parse_config(published);
     REQUIRE_MESSAGE(shape, (shape ? "" : shape.error().message));
-    REQUIRE(release);
+    REQUIRE_MESSAGE(release, (release ? "" : release.error().message));
     auto model = find_model(shape->model_type);
     REQUIRE(model);
     Weights shape_weights, release_weights;
@@ -34,6 +34,29 @@ TEST_CASE("deepseek-v4.1-flash: the shape needs the same tensors as the publishe
     CHECK(shape->positions_max == release->positions_max);
     CHECK(shape->candidate_source == release->candidate_source);
     CHECK(shape->engram_rows == release->engram_rows);
+    CHECK(shape->token_routed_layers == release->token_routed_layers);
+    CHECK(shape->index_topk == release->index_topk);
+    CHECK(shape->route_scale == release->route_scale);
+}
+
+TEST_CASE("a built-in shape needs the same tensors as the published config.json") {
+    check_shape("deepseek-v4.1-flash", test::release_config);
+    check_shape("deepseek-v4-flash", test::release_config_v4);
+}
+
+TEST_CASE("deepseek-v4-pro: the shape is a model") {
+    auto text = shape_config("deepseek-v4-pro");
+    REQUIRE(text);
+    const auto c = parse_config(*text);
+    REQUIRE_MESSAGE(c, (c ? "" : c.error().message));
+    CHECK(c->layers == 61);
+    CHECK(c->hidden == 7168);
+    CHECK(c->experts == 384);
+    CHECK(c->heads == 128);
+    CHECK(c->rows[0].ratio == 128);
+    CHECK(c->rows[1].ratio == 128);
+    CHECK(c->rows[2].overlap);
+    CHECK(c->rows[3].ratio == 128);
 }
 
 TEST_CASE("an unknown shape is refused, and the known ones are named") {

@@ -13,11 +13,14 @@
 namespace sluice {
 namespace {
 
-uint64_t bytes_of(const TensorSpec& spec) {
-    uint64_t bytes = spec.storage == Storage::f32 ? 4 : spec.storage == Storage::bf16 ? 2 : 1;
-    for (uint64_t size : spec.shape) bytes *= size;
-    return bytes;
-}
+// Of all tensors of one class, and of one layer.
+struct Sum {
+    uint64_t tensors = 0, bytes = 0;
+    void add(const TensorSpec& spec) {
+        ++tensors;
+        bytes += spec_bytes(spec);
+    }
+};
 
 }  // namespace
 
@@ -30,9 +33,9 @@ TEST_CASE("bytes by class of the release equal the published totals") {
     std::map<std::string, uint64_t> bytes;
     uint64_t tensors = 0, backbone = 0;
     for (const TensorSpec& spec : (*model)->describe(*config, weights)) {
-        bytes[spec.what] += bytes_of(spec);
+        bytes[spec.what] += spec_bytes(spec);
         ++tensors;
-        if (spec.home == Home::dense || spec.home == Home::unused) backbone += bytes_of(spec);
+        if (spec.home == Home::dense || spec.home == Home::unused) backbone += spec_bytes(spec);
     }
     CHECK(bytes["Engram tables"] == 202758032400u);
     CHECK(bytes["Engram projections"] == 315043840u);
@@ -54,13 +57,56 @@ TEST_CASE("bytes by class of the release equal the published totals") {
     CHECK((*model)->expert_name({3, 17}, w2_scales) == "layers.3.ffn.experts.17.w2.scale");
 }
 
-TEST_CASE("unused classes are listed with their bytes") {
-    auto engine = test::load_engine(test::model_options("dsv41-rand-a"));
-    bool found = false;
-    for (const std::string& note : engine->notes()) {
-        found = found || note.starts_with("not used: draft head (mtp.*), ");
+TEST_CASE("deepseek-v4: bytes and tensors of the release equal the published totals") {
+    const auto config = parse_config(test::release_config_v4);
+    REQUIRE(config);
+    const auto model = find_model("deepseek_v4");
+    REQUIRE(model);
+    Weights weights;
+    std::map<std::string, Sum> classes, layers;
+    Sum all;
+    for (const TensorSpec& spec : (*model)->describe(*config, weights)) {
+        classes[spec.what].add(spec);
+        layers[spec.name.substr(0, spec.name.find('.', 7))].add(spec);
+        all.add(spec);
     }
-    CHECK(found);
+    uint64_t expert = 0;
+    for (const ExpertShape& part : expert_shapes(*config)) expert += part.shape[0] * part.shape[1];
+    CHECK(expert == 13369344u);
+    const uint64_t experts = 256 * expert, expert_tensors = 256 * expert_parts;
+    CHECK(43 * experts == 147169738752u);
+    CHECK(classes["embedding"].bytes == 1059061760u);
+    CHECK(classes["head"].bytes == 1059061760u);
+    CHECK(classes["experts by token id"].bytes == 18616320u);
+    CHECK(all.bytes - 2 * 1059061760u == 6727835868u);
+
+    const auto check_layer = [&](int32_t layer, uint64_t tensors, uint64_t bytes) {
+        CAPTURE(layer);
+        const Sum& sum = layers["layers." + std::to_string(layer)];
+        CHECK(sum.tensors + expert_tensors == tensors);
+        CHECK(sum.bytes + experts == bytes);
+    };
+    for (int32_t layer : {0, 1}) check_layer(layer, 1565, 3566148952u);
+    check_layer(2, 1576, 3596055640u);
+    for (int32_t layer = 3; layer < 43; layer += 2) check_layer(layer, 1569, 3568596312u);
+    for (int32_t layer = 4; layer < 43; layer += 2) check_layer(layer, 1576, 3589851224u);
+    // Both releases, without their draft heads: an MTP block, and three DSpark stages.
+    CHECK(all.tensors + 43 * expert_tensors == 69187u - 1575);
+    CHECK(all.bytes + 43 * experts == 159609485896u - 3593787756u);
+    CHECK(all.tensors + 43 * expert_tensors == 72317u - 4705);
+    CHECK(all.bytes + 43 * experts == 166878536440u - 10862838300u);
+    CHECK((*model)->expert_name({3, 17}, w2_scales) == "layers.3.ffn.experts.17.w2.scale");
+}
+
+TEST_CASE("unused classes are listed with their bytes") {
+    for (const char* model : {"dsv41-rand-a", "dsv4-rand-a"}) {
+        auto engine = test::load_engine(test::model_options(model));
+        bool found = false;
+        for (const std::string& note : engine->notes()) {
+            found = found || note.starts_with("not used: draft head (mtp.*), ");
+        }
+        CHECK(found);
+    }
 }
 
 TEST_CASE("rotary frequencies with and without YaRN") {

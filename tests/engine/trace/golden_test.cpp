@@ -24,7 +24,7 @@ std::vector<Setting> settings() {
     if (!std::getenv("SLUICE_TEST_FULL")) {
         return {{Cache::all, IoEngine::uring, 0, 2},
                 {Cache::off, IoEngine::threads, 1, 1},
-                {Cache::working_set, IoEngine::uring, 3, 2},
+                {Cache::working_set, IoEngine::uring, 7, 2},
                 {Cache::half, IoEngine::threads, 64, 2},
                 {Cache::off, IoEngine::uring, 64, 1},
                 {Cache::working_set, IoEngine::threads, 0, 1}};
@@ -32,7 +32,7 @@ std::vector<Setting> settings() {
     std::vector<Setting> all;
     for (Cache cache : {Cache::off, Cache::working_set, Cache::half, Cache::all}) {
         for (IoEngine io : {IoEngine::uring, IoEngine::threads}) {
-            for (int32_t chunk : {1, 3, 64, 0}) {
+            for (int32_t chunk : {1, 7, 64, 0}) {
                 for (int threads : {1, 2}) all.push_back({cache, io, chunk, threads});
             }
         }
@@ -43,8 +43,8 @@ std::vector<Setting> settings() {
 struct Geometry {
     int32_t layers, experts, top_k;
 };
-const std::map<std::string, Geometry> models = {{"dsv41-tiny", {8, 64, 6}},
-                                                {"dsv41-rand-a", {6, 24, 3}}};
+const std::map<std::string, Geometry> models = {
+    {"dsv41-tiny", {8, 64, 6}}, {"dsv41-rand-a", {6, 24, 3}}, {"dsv4-rand-a", {6, 12, 3}}};
 
 EngineOptions apply(const std::string& model, const Setting& setting) {
     EngineOptions options = model_options(model);
@@ -61,11 +61,12 @@ EngineOptions apply(const std::string& model, const Setting& setting) {
     return options;
 }
 
-// A checksum over the logits of every step of a teacher-forced run.
-uint64_t run_checksum(Session& session, const Trace& trace) {
+// A checksum over the logits of every step of a teacher-forced run. The first `kept` tokens of the
+// prompt are in the session already.
+uint64_t run_checksum(Session& session, const Trace& trace, size_t kept = 0) {
     Checksum sum;
-    session.reset();
-    auto logits = session.feed(trace.prompt);
+    if (kept == 0) session.reset();
+    auto logits = session.feed(std::span(trace.prompt).subspan(kept));
     for (size_t i = 0; i < trace.tokens.size(); ++i) {
         REQUIRE_MESSAGE(logits, (logits ? "" : logits.error().message));
         sum.add(logits->data(), logits->size_bytes());
@@ -106,6 +107,30 @@ TEST_CASE("golden traces of dsv41-tiny, equal to the bit in every setting") {
 
 TEST_CASE("golden traces of dsv41-rand-a, equal to the bit in every setting") {
     check_model("dsv41-rand-a");
+}
+
+TEST_CASE("golden traces of dsv4-rand-a, equal to the bit in every setting") {
+    check_model("dsv4-rand-a");
+}
+
+TEST_CASE("a trace that continues another one is the same after that one's state") {
+    const auto read = [](const char* name) {
+        auto trace = read_trace(std::string(test::golden_folder) + "/" + name);
+        REQUIRE(trace);
+        return std::move(*trace);
+    };
+    const Trace first = read("dsv4-rand-a-02.json"), next = read("dsv4-rand-a-04.json");
+    for (const int32_t chunk : {0, 7}) {
+        CAPTURE(chunk);
+        auto engine = load_engine(apply("dsv4-rand-a", {Cache::half, IoEngine::uring, chunk, 1}));
+        auto session = open_session(*engine);
+        const uint64_t whole = run_checksum(*session, next);
+        run_checksum(*session, first);
+        const auto kept = session->rewind_to_prefix(next.prompt);
+        REQUIRE(kept);
+        CHECK(*kept == static_cast<int32_t>(first.prompt.size() + first.tokens.size()));
+        CHECK(run_checksum(*session, next, static_cast<size_t>(*kept)) == whole);
+    }
 }
 
 TEST_CASE("golden traces with the reference's index keys") {
