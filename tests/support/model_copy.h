@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 inline const fs::path tiny = fs::path(test::models_folder) / "dsv41-tiny";
 inline const fs::path v4 = fs::path(test::models_folder) / "dsv4-rand-a";
 inline const fs::path random_a = fs::path(test::models_folder) / "dsv41-rand-a";
-inline const fs::path routed_by_token = fs::path(test::models_folder) / "dsv4-rand-a";
 inline const std::string index_file = "model.safetensors.index.json";
 
 inline std::string shard_name(int number, int shards = 12) {

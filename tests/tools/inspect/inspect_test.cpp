@@ -157,14 +157,14 @@ TEST_CASE("inspect: an unknown model is listed without classes, and a note says 
 }
 
 TEST_CASE("inspect: the kind of draft head is named, and tables of ids are a class") {
-    const auto opened = open_folder(routed_by_token);
+    const auto opened = open_folder(v4);
     REQUIRE(opened);
     CHECK(class_of(*opened, "draft head (mtp.*), 2 DSpark stages").tensors == 212);
     CHECK(class_of(*opened, "experts by token id").bytes == 2 * 560 * 3 * 8);
     CHECK(list_tensors(*opened).unaccounted.empty());
     // A checkpoint of an MTP block has its projections.
     TempFolder folder;
-    link_files(routed_by_token, folder / "model");
+    link_files(v4, folder / "model");
     for (const std::string name : {index_file, std::string("model-00010-of-00010.safetensors")}) {
         const auto path = folder / "model" / name;
         std::string bytes = read_file(path);

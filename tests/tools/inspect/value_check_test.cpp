@@ -80,7 +80,7 @@ TEST_CASE("values that cannot be weights are found, however their bytes are cut"
 TEST_CASE("inspect --check refuses tables of ids that every run would refuse") {
     TempFolder root;
     const auto folder = root / "model";
-    link_files(routed_by_token, folder);
+    link_files(v4, folder);
     auto opened = open_folder(folder);
     REQUIRE(opened);
     CHECK(check_ids(*opened));
