@@ -1,5 +1,7 @@
 #include "cache/choosing_policy.h"
 
+#include <algorithm>
+
 #include "io/text.h"
 
 namespace sluice {
@@ -66,7 +68,8 @@ void ChoosingPolicy::token_passed() {
         rivals_[i].alone->token_passed();
         if (rivals_[i].misses < rivals_[best].misses) best = i;
     }
-    if (rivals_[best].misses + uses_ / better_by < rivals_[followed_].misses) followed_ = best;
+    const uint64_t saved = rivals_[followed_].misses - rivals_[best].misses;
+    if (saved > std::max(uses_, window_ / one_in_) / better_by) followed_ = best;
     ++rivals_[followed_].followed;
 }
 

@@ -6,7 +6,7 @@
 // sample of the experts, chosen by their numbers, and the same share of the slots. It misses about
 // as often as a whole cache would that followed this rival. Its misses are counted; older ones
 // count less. Once a token, the cache goes over to the rival with the fewest misses if it saves
-// more than one use in a hundred compared with the followed one.
+// more than one use in a hundred compared with the followed one, at first of a whole window's.
 //
 // Deterministic, integers only. Costs what its rivals cost, about twice.
 #pragma once

