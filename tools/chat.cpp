@@ -373,9 +373,10 @@ class Chat {
         if (answer.error) say(answer.error->message);
         if (answer.finish == Finish::interrupted) say("(stopped)");
         if (answer.finish == Finish::loop) say("(stopped: the answer repeats itself)");
-        if (answer.unclosed) say("(the reasoning did not end; all of it is shown as the answer)");
-        if (const std::string cut = cut_reasoning_text(answer); !cut.empty())
-            say(cat("(", cut, ")"));
+        const std::string cut = cut_reasoning_text(answer);
+        if (answer.unclosed && cut.empty())
+            say("(the reasoning did not end; all of it is shown as the answer)");
+        if (!cut.empty()) say(cat("(", cut, ")"));
         const RunFacts& facts = answerer_->facts();
         if (fills_context(answer, facts)) {
             say(cat("The context of ", facts.context, " tokens is full: /save and /clear, or ",

@@ -76,9 +76,9 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
     }
     if (!facts.server.empty()) std::fprintf(stderr, "answered by %s\n", server_text(facts).c_str());
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
-    if (answer.unclosed)
-        std::fputs("sluice: the reasoning did not end; all of it is shown as the answer\n", stderr);
     const std::string cut = cut_reasoning_text(answer);
+    if (answer.unclosed && cut.empty())
+        std::fputs("sluice: the reasoning did not end; all of it is shown as the answer\n", stderr);
     if (!cut.empty()) std::fprintf(stderr, "sluice: %s\n", cut.c_str());
     if (fills_context(answer, facts)) {
         std::fprintf(stderr,

@@ -163,9 +163,12 @@ bool fills_context(const Answer& answer, const RunFacts& facts) {
 }
 
 std::string cut_reasoning_text(const Answer& answer) {
-    if (!answer.cut_reasoning || answer.finish != Finish::length) return "";
-    return cat("the answer was cut off after ", counted(answer.completion_tokens, "token"),
-               " of reasoning, before it began; raise -n, or --reasoning off");
+    const bool no_answer = answer.text.empty() && answer.reasoning_tokens > 0;
+    if (answer.finish != Finish::length) return "";
+    if (!answer.unclosed && !answer.cut_reasoning && !no_answer) return "";
+    return cat("cut off after ", counted(answer.completion_tokens, "token"), " of reasoning",
+               answer.unclosed ? ", which is shown as the answer" : "",
+               "; raise -n, or --reasoning off");
 }
 
 std::string context_advice(const RunFacts& facts) {

@@ -75,7 +75,7 @@ TEST_CASE("an error names a flag as it was typed") {
     CHECK(s.bad({"m", "-c", "0"}).starts_with("-c: "));
     CHECK(s.good({"m", "-p=hi", "-n=3"}).prompt == "hi");
     CHECK(s.good({"m", "-p=hi", "-n=3"}).predict == 3);
-    CHECK(s.good({"m", "-p=", "--stop="}).prompt == "");
+    CHECK(s.good({"m", "-p="}).prompt == "");
     CHECK(contains(s.bad({"m", "-p", "x", "--session", "-"}), "needs a file"));
 }
 
@@ -301,7 +301,7 @@ TEST_CASE("edge values: accepted exactly, or refused with flag, value and range"
         CAPTURE(flag);
         CAPTURE(value);
         auto message = s.bad({"m", flag, value});
-        CHECK(contains(message, flag[1] == '-' ? flag : "--"));
+        CHECK(contains(message, flag));
     }
     CHECK(contains(s.bad({"m", "--temp", "nan"}), "[0, infinity)"));
     CHECK(contains(s.bad({"m", "--io", "foo"}), "auto, uring, threads or paced:RATE"));
