@@ -36,7 +36,14 @@ using namespace sluice;
 // Runs before libgomp reads its settings: threads that wait for work sleep after about a tenth of a
 // millisecond instead of many. If other programs want the cores, a thread that spins keeps the one
 // it waits for from running; small models were ten times slower.
-[[gnu::constructor(101)]] void limit_spinning() {
+// Settings of OpenMP for other programs must not change this one: libgomp ends the process, or
+// crashes, over stacks and CPUs that do not fit.
+[[gnu::constructor(101)]] void settle_openmp() {
+    for (const char* name :
+         {"GOMP_CPU_AFFINITY", "GOMP_STACKSIZE", "OMP_STACKSIZE", "OMP_PLACES", "OMP_PROC_BIND",
+          "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS", "OMP_NUM_THREADS",
+          "OMP_SCHEDULE", "OMP_NESTED", "OMP_CANCELLATION"})
+        unsetenv(name);
     if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "5000", 0);
 }
 

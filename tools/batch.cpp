@@ -31,7 +31,7 @@ class Results {
  public:
     static Result<Results> open(const Options& options) {
         Results out;
-        if (options.output.empty()) return out;
+        if (options.output.empty() || names_standard_output(options.output)) return out;
         auto file = BatchOutput::open("-o", options.output);
         if (!file) return tl::unexpected(file.error());
         out.file_.emplace(std::move(*file));

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "io/output_file.h"
 #include "io/text.h"
@@ -21,14 +22,23 @@ namespace sluice {
 namespace {
 
 constexpr const char* commands_help =
+    "/retry           answer the last message again\n"
+    "/undo            take back the last message and its answer\n"
+    "/edit            take them back and edit the message\n"
+    "/file FILE       put the text of a file on the line\n"
     "/clear           clear the conversation\n"
     "/save FILE       save the conversation as JSON\n"
     "/load FILE       continue a saved conversation\n"
+    "/show            show the model, where it is in memory, and the conversation's size\n"
     "/stats           show statistics of the last answer\n"
     "/bye             quit (also Ctrl-D)\n"
-    "\"\"\"              begin or end a message of several lines\n"
+    "Alt-Enter        begin another line of the message; \"\"\" begins and ends several\n"
+    "Tab              complete a command, an option or a file name\n"
     "Ctrl-C           stop an answer\n"
-    "/set NAME VALUE  change an option; NAME is one of:\n";
+    "/set NAME VALUE  change an option (in quotes: spaces and \\n; without a value, stop and\n"
+    "                 system-prompt are cleared); NAME is one of:\n";
+constexpr std::string_view commands[] = {"/bye",   "/clear", "/edit", "/file", "/help",  "/load",
+                                         "/retry", "/save",  "/set",  "/show", "/stats", "/undo"};
 
 // With the names of the options that /set changes, in rows of six.
 std::string help_text() {
@@ -49,8 +59,49 @@ void say(std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
+void show_block(std::string_view text) {
+    say(wrapped(text.ends_with('\n') ? text.substr(0, text.size() - 1) : text,
+                screen_size(2).columns));
+}
+
+// "\"a b\"" -> "a b"; in quotes \n, \t, \" and \\ are what they are in C.
+std::string unquoted(const std::string& value) {
+    if (value.size() < 2 || value.front() != '"' || value.back() != '"') return value;
+    std::string out;
+    for (size_t i = 1; i + 1 < value.size(); ++i) {
+        const bool escape = value[i] == '\\' && i + 2 < value.size();
+        const char c = escape ? value[++i] : value[i];
+        out += escape && c == 'n' ? '\n' : escape && c == 't' ? '\t' : c;
+    }
+    return out;
+}
+
+// What Tab may make of the text before the cursor.
+std::vector<std::string> completions(const std::string& before) {
+    std::vector<std::string> out;
+    const size_t space = before.find(' ');
+    if (before.empty() || before[0] != '/') return out;
+    if (space == std::string::npos) {
+        for (std::string_view name : commands) {
+            if (name.starts_with(before)) out.push_back(cat(name, name == "/set" ? " " : ""));
+        }
+        return out;
+    }
+    const std::string head = before.substr(0, space + 1), rest = before.substr(space + 1);
+    if (head == "/set ") {
+        for (const OptionSpec& spec : option_table()) {
+            if (spec.is(settable) && spec.name().starts_with(rest))
+                out.push_back(cat(head, spec.name(), " "));
+        }
+    } else if (head == "/load " || head == "/save " || head == "/file ") {
+        for (const std::string& path : paths_beginning(rest)) out.push_back(head + path);
+    }
+    return out;
+}
+
 // "/set temp 0.5" -> {"/set", "temp 0.5"}.
-std::pair<std::string, std::string> split_word(const std::string& line) {
+std::pair<std::string, std::string> split_word(std::string line) {
+    line.erase(line.find_last_not_of(" \t") + 1);
     size_t space = line.find(' ');
     if (space == std::string::npos) return {line, {}};
     size_t rest = line.find_first_not_of(' ', space);
@@ -67,6 +118,7 @@ class Chat {
           output_(1),
           reader_(make_line_reader(terminal, history_file())) {
         options_.system_prompt = system;
+        reader_->set_completer(completions);
         reader_->set_idle_work([this] { return answerer_->idle_work(); });
         clear();
     }
@@ -82,10 +134,10 @@ class Chat {
 
  private:
     int converse() {
-        if (!options_.quiet) say("Type a message, or /help.");
+        if (!options_.quiet) say(opening());
         bool asked_to_leave = false;
         while (!leave_) {
-            auto [event, text] = next_message();
+            auto [event, text, typed] = next_message();
             if (end_requested()) return report_error({Code::interrupted, {}});
             if (event == LineReader::Event::end) {
                 std::fputc('\n', stderr);
@@ -99,7 +151,7 @@ class Chat {
             }
             asked_to_leave = false;
             if (event == LineReader::Event::interrupt_typed || text.empty()) continue;
-            if (text[0] == '/')
+            if (typed && text[0] == '/')
                 command(text);
             else
                 answer(text);
@@ -114,11 +166,23 @@ class Chat {
         return folder.empty() ? folder : folder + "/history";
     }
 
+    // "dsv41-tiny · cpu · context 8192 · /help"
+    std::string opening() const {
+        const RunFacts& facts = answerer_->facts();
+        std::string out = printable(facts.model);
+        if (!facts.device.empty()) out += cat(" · ", facts.device);
+        if (facts.context > 0) out += cat(" · context ", facts.context);
+        return wrapped(out + " · Type a message, or /help.", screen_size(2).columns);
+    }
+
     LineReader::Line next_message() {
-        auto line = reader_->read("> ");
+        auto line = reader_->read("> ", std::exchange(draft_, {}));
         if (line.event != LineReader::Event::line) return line;
-        if (check_utf8("", line.text)) reader_->remember(line.text);
-        if (line.text.rfind("\"\"\"", 0) != 0) return line;
+        const bool block = line.typed && line.text.starts_with("\"\"\"");
+        if (!block) {
+            if (check_utf8("", line.text)) reader_->remember(line.text);
+            return line;
+        }
         std::string text = line.text.substr(3);
         while (text.size() < 3 || text.compare(text.size() - 3, 3, "\"\"\"") != 0) {
             line = reader_->read(". ");
@@ -130,7 +194,8 @@ class Chat {
             text += (text.empty() ? "" : "\n") + line.text;
         }
         text.resize(text.size() - 3);
-        return {LineReader::Event::line, std::move(text)};
+        if (check_utf8("", text)) reader_->remember(text);
+        return {LineReader::Event::line, std::move(text), false};
     }
 
     void clear() {
@@ -143,7 +208,7 @@ class Chat {
     void command(const std::string& line) {
         auto [name, rest] = split_word(line);
         if (name == "/help" || name == "/?")
-            std::fputs(help_text().c_str(), stderr);
+            show_block(help_text());
         else if (name == "/bye" || name == "/exit" || name == "/quit")
             leave_ = true;
         else if (name == "/clear")
@@ -156,24 +221,73 @@ class Chat {
             load(rest);
         else if (name == "/stats")
             stats();
+        else if (name == "/show")
+            show();
+        else if (name == "/file")
+            take_file(rest);
+        else if (name == "/retry" || name == "/undo" || name == "/edit")
+            take_back(name);
         else
-            say(cat("unknown command ", printable(name), "; /help lists all commands"));
+            unknown(line, name);
+    }
+
+    // The line stays: it may be a message that begins so.
+    void unknown(const std::string& line, const std::string& name) {
+        say(cat("unknown command ", printable(name),
+                "; /help lists all commands; a message begins with a space"));
+        draft_ = line;
+    }
+
+    void take_back(const std::string& name) {
+        size_t at = messages_.size();
+        while (at > 0 && messages_[at - 1].role != Role::user) --at;
+        if (at == 0) return say(cat(name, ": no message yet"));
+        const std::string text = messages_[at - 1].content;
+        messages_.resize(at - 1);
+        if (name == "/retry") return answer(text);
+        if (name == "/edit") draft_ = text;
+        say("The last message and its answer are taken back.");
+    }
+
+    void take_file(const std::string& path) {
+        if (path.empty()) return say("/file: a file name is missing: /file FILE");
+        auto text = read_user_file("/file", home_expanded(path));
+        if (!text) return say(text.error().message);
+        draft_ = std::move(*text);
+    }
+
+    void show() {
+        const RunFacts& facts = answerer_->facts();
+        std::string out = cat("model     ", printable(facts.model), "\nmode      ", facts.mode,
+                              "\nmessages  ", messages_.size());
+        if (last_) {
+            out += cat("\ncontext   ", last_->prompt_tokens + last_->completion_tokens, " of ",
+                       facts.context, " tokens");
+        }
+        show_block(cat(out, "\n", facts.placement));
     }
 
     void set(const std::string& rest) {
-        auto [name, value] = split_word(rest);
+        auto [name, given] = split_word(rest);
         const OptionSpec* spec = find_option(name);
         if (!spec || !spec->is(settable)) {
-            say(cat("/set: unknown option ", printable(name)));
-            return std::fputs(help_text().c_str(), stderr), void();
+            say(spec
+                    ? cat("/set: ", printable(name), " is set when sluice starts: --", spec->name())
+                    : cat("/set: unknown option ", printable(name)));
+            return show_block(help_text());
         }
         Options changed = options_;
-        auto done = spec->set(changed, {"/set " + name, {value}});
+        const bool cleared = given.empty() && (name == "stop" || name == "system-prompt");
+        const std::string value = unquoted(given);
+        const std::vector<std::string> none;
+        auto done = spec->set(
+            changed,
+            {"/set " + name, cleared && name == "stop" ? none : std::vector<std::string>{value}});
         if (!done) return say(done.error().message);
         options_ = std::move(changed);
         answerer_->apply(options_);
         if (name == "system-prompt") set_system();
-        say(cat(name, " is ", printable(value)));
+        say(cleared ? cat(name, " is cleared") : cat(name, " is ", printable(value)));
     }
 
     void set_system() {
@@ -185,7 +299,7 @@ class Chat {
 
     void save(const std::string& path) {
         if (path.empty()) return say("/save: a file name is missing: /save FILE");
-        auto target = output_file("/save", path, "{\"messages\":");
+        auto target = output_file("/save", home_expanded(path), "{\"messages\":");
         if (!target) return say(target.error().message);
         auto done = write_file_whole(*target, messages_json(messages_));
         say(done ? cat("saved ", messages_.size(), " messages to ", printable(path))
@@ -194,7 +308,7 @@ class Chat {
 
     void load(const std::string& path) {
         if (path.empty()) return say("/load: a file name is missing: /load FILE");
-        auto text = read_user_file("/load", path);
+        auto text = read_user_file("/load", home_expanded(path));
         if (!text) return say(text.error().message);
         auto messages = parse_messages(path, *text);
         if (!messages) return say(messages.error().message);
@@ -204,19 +318,21 @@ class Chat {
 
     void stats() {
         if (!last_) return say("/stats: no answer yet");
-        std::fputs(stats_block(*last_, answerer_->facts()).c_str(), stderr);
+        show_block(stats_block(*last_, answerer_->facts()));
     }
 
     void answer(const std::string& text) {
         if (auto valid = check_utf8("the message was not sent", text); !valid) {
             return say(valid.error().message);
         }
+        const size_t before = messages_.size();
         messages_.push_back({Role::user, text, {}});
         auto done = generate_answer();
         if (!done) {
             messages_.pop_back();
             bool stopped = done.error().code == Code::interrupted;
-            say(stopped ? "stopped; the message was dropped" : done.error().message);
+            say(stopped ? "stopped; the message was not sent" : done.error().message);
+            if (stopped) draft_ = text;
             if (done.error().code == Code::usage)
                 say("The conversation is kept: /save it, /clear it, or send a shorter message.");
             clear_interrupt();
@@ -225,6 +341,9 @@ class Chat {
         clear_interrupt();
         last_ = std::move(*done);
         finish(*last_);
+        if (!last_->error) return;
+        messages_.resize(before);
+        say("This answer is not part of the conversation; Up brings the message back.");
     }
 
     Result<Answer> generate_answer() {
@@ -254,7 +373,10 @@ class Chat {
         if (answer.error) say(answer.error->message);
         if (answer.finish == Finish::interrupted) say("(stopped)");
         if (answer.finish == Finish::loop) say("(stopped: the answer repeats itself)");
-        if (answer.unclosed) say("(the reasoning did not end; all of it is shown as the answer)");
+        const std::string cut = cut_reasoning_text(answer);
+        if (answer.unclosed && cut.empty())
+            say("(the reasoning did not end; all of it is shown as the answer)");
+        if (!cut.empty()) say(cat("(", cut, ")"));
         const RunFacts& facts = answerer_->facts();
         if (fills_context(answer, facts)) {
             say(cat("The context of ", facts.context, " tokens is full: /save and /clear, or ",
@@ -271,6 +393,7 @@ class Chat {
     std::unique_ptr<Answerer> answerer_;
     Output output_;
     std::unique_ptr<LineReader> reader_;
+    std::string draft_;  // what stands on the next line already
     std::vector<Message> messages_;
     std::optional<Answer> last_;
     uint64_t turns_ = 0;
@@ -284,7 +407,8 @@ int run_chat(const Options& options, const Terminal& terminal) {
     install_signals(SecondPress::ignored);
     auto system = system_message(options);
     if (!system) return report_error(system.error());
-    auto answerer = open_answerer(with_prompt_cache(options), terminal, {.report_placement = true});
+    auto answerer =
+        open_answerer(with_prompt_cache(options), terminal, {.report_placement = options.verbose});
     if (!answerer) return report_error(answerer.error());
     const RunFacts& facts = (*answerer)->facts();
     if (!facts.server.empty() && !options.quiet) say(cat("answered by ", server_text(facts)));

@@ -35,8 +35,9 @@ class OnceSink {
     }
     void finish(const std::string& text) {
         thoughts_.end();
-        if (whole_) write(text);
-        if (text.empty() || text.back() != '\n') write("\n");
+        const char* end = text.empty() || text.back() != '\n' ? "\n" : "";
+        if (whole_) return void(write(text + end));
+        if (*end) write(end);
     }
     bool write(std::string_view text) {
         if (error_) return false;
@@ -75,14 +76,17 @@ void report(const Answer& answer, const RunFacts& facts, const Options& options,
     }
     if (!facts.server.empty()) std::fprintf(stderr, "answered by %s\n", server_text(facts).c_str());
     if (options.stats) std::fputs(stats_block(answer, facts).c_str(), stderr);
-    if (answer.unclosed)
+    const std::string cut = cut_reasoning_text(answer);
+    if (answer.unclosed && cut.empty())
         std::fputs("sluice: the reasoning did not end; all of it is shown as the answer\n", stderr);
+    if (!cut.empty()) std::fprintf(stderr, "sluice: %s\n", cut.c_str());
     if (fills_context(answer, facts)) {
         std::fprintf(stderr,
                      "sluice: the context of %d tokens is full, so the answer is cut off; %s\n",
                      facts.context, context_advice(facts).c_str());
     }
-    if (answer.finish == Finish::length && !options.format.empty() && !fills_context(answer, facts))
+    if (answer.finish == Finish::length && !options.format.empty() && cut.empty() &&
+        !fills_context(answer, facts))
         std::fputs("sluice: -n ended the answer before its JSON was complete; raise -n\n", stderr);
     if (answer.finish == Finish::loop)
         std::fputs("sluice: stopped by --loop-guard: the answer repeats itself\n", stderr);

@@ -3,12 +3,14 @@
 #include <cstdio>
 
 #include "engine/trace/trace.h"
+#include "io/counted.h"
 #include "io/text.h"
 #include "tools/answer/messages.h"
 #include "tools/answer/model_run.h"
 #include "tools/answer/request.h"
 #include "tools/options/user_text.h"
 #include "tools/terminal/exit_code.h"
+#include "tools/terminal/output.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {
@@ -31,7 +33,8 @@ Result<std::vector<Message>> conversation(const Options& options, const Terminal
 
 int run_record(const Options& options, const Terminal& terminal) {
     install_signals(SecondPress::leaves);
-    auto output = trace_output(options.output);
+    const bool to_stdout = names_standard_output(options.output);
+    auto output = to_stdout ? std::filesystem::path() : trace_output(options.output);
     if (!output) return report_error(output.error());
     auto messages = conversation(options, terminal);
     if (!messages) return report_error(messages.error());
@@ -53,12 +56,14 @@ int run_record(const Options& options, const Terminal& terminal) {
     if (!trace) return report_error(trace.error());
     if (auto same = run->session->files_unchanged(); !same) return report_error(same.error());
     trace->model = run->facts.model;
-    if (auto done = write_trace(*output, *trace); !done) {
+    if (auto done = to_stdout ? Output(1).write(trace_text(*trace)) : write_trace(*output, *trace);
+        !done) {
         return report_error({done.error().code, cat("-o ", done.error().message)});
     }
     if (!options.quiet) {
-        std::fprintf(stderr, "%s: %zu prompt tokens, %zu tokens recorded\n", options.output.c_str(),
-                     trace->prompt.size(), trace->tokens.size());
+        std::fprintf(stderr, "%s: %s of prompt, %s recorded\n", options.output.c_str(),
+                     counted(trace->prompt.size(), "token").c_str(),
+                     counted(trace->tokens.size(), "token").c_str());
     }
     return exit_ok;
 }

@@ -8,7 +8,7 @@ shift || true
 
 packages=(build-essential cmake ninja-build ccache liburing-dev libcli11-dev libspdlog-dev libfmt-dev
     libxxhash-dev doctest-dev libexpected-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev
-    libedit-dev libbsd-dev libncurses-dev libhttp-parser-dev librapidcheck-dev
+    libhttp-parser-dev librapidcheck-dev
     python3)
 missing=()
 for package in "${packages[@]}"; do

@@ -42,6 +42,7 @@ struct Trace {
 // Fails (corrupt, unsupported), naming file and field, also where a step's best ids are not
 // distinct and best first, or its token is not the best of them.
 Result<Trace> read_trace(const std::filesystem::path& path);
+std::string trace_text(const Trace& trace);  // as in a file
 Result<void> write_trace(const std::filesystem::path& path, const Trace& trace);
 // Where write_trace() may write for a user: see output_file(). Never replaces a reference trace.
 Result<std::filesystem::path> trace_output(const std::filesystem::path& path);

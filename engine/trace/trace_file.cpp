@@ -336,14 +336,16 @@ Result<Trace> read_trace(const std::filesystem::path& path) {
     return trace;
 }
 
+std::string trace_text(const Trace& trace) {
+    return cat("{\"format\":\"", own_format, "\",\"model\":", json_quote(trace.model),
+               ",\"index_keys\":\"", trace.index_keys == IndexKeys::own ? "own" : "reference",
+               "\",\"origin\":", json_quote(trace.origin), ",\n\"prompt\":", ids_text(trace.prompt),
+               ",\n\"tokens\":", ids_text(trace.tokens), ",\n\"steps\":", steps_text(trace.steps),
+               ",\n\"prompt_steps\":", steps_text(trace.prompt_steps), "}\n");
+}
+
 Result<void> write_trace(const std::filesystem::path& path, const Trace& trace) {
-    const std::string text =
-        cat("{\"format\":\"", own_format, "\",\"model\":", json_quote(trace.model),
-            ",\"index_keys\":\"", trace.index_keys == IndexKeys::own ? "own" : "reference",
-            "\",\"origin\":", json_quote(trace.origin), ",\n\"prompt\":", ids_text(trace.prompt),
-            ",\n\"tokens\":", ids_text(trace.tokens), ",\n\"steps\":", steps_text(trace.steps),
-            ",\n\"prompt_steps\":", steps_text(trace.prompt_steps), "}\n");
-    return write_file_whole(path, text, 0644);
+    return write_file_whole(path, trace_text(trace), 0644);
 }
 
 Result<std::filesystem::path> trace_output(const std::filesystem::path& path) {

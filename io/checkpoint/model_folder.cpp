@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "io/checkpoint/foreign_model.h"
 #include "io/file.h"
 #include "io/path_access.h"
 #include "io/text.h"
@@ -99,6 +100,7 @@ Result<ModelFolder> choose_snapshot(const fs::path& root, const std::string& rev
     if (std::find(snapshots.begin(), snapshots.end(), commit) != snapshots.end()) {
         const fs::path snapshot = root / "snapshots" / commit;
         if (auto closed = no_permission(snapshot, X_OK)) return tl::unexpected(std::move(*closed));
+        if (auto own = refuse_foreign_model(snapshot); !own) return tl::unexpected(own.error());
         return ModelFolder{snapshot, repository, revision};
     }
     std::string have = snapshots.empty() ? " (there are no snapshots)" : " (available:";
@@ -148,9 +150,11 @@ Result<ModelFolder> find_model_folder(const std::string& location, const std::st
     if (is_folder(path)) {
         const bool is_root = is_folder(path / "snapshots") && !is_there(path / "config.json");
         if (is_root) return choose_snapshot(path, revision);
+        if (auto own = refuse_foreign_model(path); !own) return tl::unexpected(own.error());
         return ModelFolder{path, repository_around(path), revision};
     }
     if (is_there(path)) {
+        if (auto own = refuse_foreign_model(path); !own) return tl::unexpected(own.error());
         return fail(Code::usage, cat(printable(location),
                                      " is a file; give the folder that holds the checkpoint: ",
                                      printable(path.parent_path().string())));

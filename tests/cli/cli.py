@@ -107,9 +107,9 @@ def check_run(what, result, code, stdout=None, stderr=None):
 
 
 class Pty:
-    """sluice on a terminal; standard output may be something else."""
+    """sluice on a terminal; standard output and error may be something else."""
 
-    def __init__(self, *arguments, env=None, stdout=None):
+    def __init__(self, *arguments, env=None, stdout=None, stderr=None):
         self.master, slave = pty.openpty()
         self.text = ""
         self.slave_name = os.ttyname(slave)
@@ -122,7 +122,7 @@ class Pty:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen([SLUICE, *arguments], stdin=slave, stdout=stdout or slave,
-                                        stderr=slave, env=env or environment(),
+                                        stderr=stderr or slave, env=env or environment(),
                                         preexec_fn=own_terminal, close_fds=True)
         self.slave = slave
 

@@ -12,8 +12,8 @@ from cli import ANSWER, QUESTION, SLUICE, TINY, Pty, check, check_run, environme
 
 GREEDY = ("--temp", "0")
 
-# The line after every answer: speed, share of the limit, limit and bottleneck.
-SPEED = r"\d tok/s \(\d+ % of [\d.]+; bottleneck: (drive|cpu)\).*\n$"
+# The line after every answer.
+SPEED = r"\d+ tokens? · [\d.]+ tok/s · first token [\d.]+ s · context \d+/\d+\n$"
 
 check_run("the demonstration answer, and one line on stderr: its speed",
           run(TINY, "-p", QUESTION, *GREEDY), 0, ANSWER, r"^[^\n]*" + SPEED)
@@ -77,7 +77,7 @@ bad = "Was ist ein Schl".encode() + b"\xfcssel?"  # Latin-1
 with tempfile.NamedTemporaryFile() as file:
     file.write(bad)
     file.flush()
-    for what, named, *more in (("-p", "--prompt", "-p", bad), ("-f", "-f: " + file.name, "-f", file.name),
+    for what, named, *more in (("-p", "-p", "-p", bad), ("-f", "-f: " + file.name, "-f", file.name),
                                ("a system prompt", "--system-prompt", "-p", "x", "--system-prompt", bad),
                                ("a file of one", "--system-prompt-file: " + file.name, "-p", "x", "--system-prompt-file", file.name)):
         check_run(f"{what} that is not UTF-8", run(TINY, *more), 2, b"", f"^sluice: {named}.*byte 0xfc at offset 16\n$")
@@ -95,6 +95,31 @@ line = open_pipe.stderr.readline()
 check("a pipe that stays open: says that it waits", b"waiting for standard input" in line, line)
 out, _ = open_pipe.communicate(timeout=60)
 check("and answers once it ends", open_pipe.returncode == 0 and out == ANSWER, out)
+
+# ---- as scripts call it ------
+with open("/dev/null", "wb") as null:
+    check_run("stdin that cannot be read (nohup)", run(TINY, "-p", QUESTION, *GREEDY, stdin=null), 0, ANSWER)
+    check_run("and no prompt", run(TINY, stdin=null), 2, b"", "prompt is empty")
+loop = run(TINY, "-p", QUESTION, *GREEDY, "--quiet", "-n", "1", stdin=b"What else?\n")
+check_run("what stdin added is said", loop, 0, None, r"^sluice: 10 bytes of standard input appended to the prompt\n$")
+for names in ({"GOMP_CPU_AFFINITY": "900-901"}, {"OMP_STACKSIZE": "16"}, {"OMP_THREAD_LIMIT": "1"}):
+    check_run(f"{names} changes nothing", run(TINY, "-p", QUESTION, *GREEDY, "--quiet", env=environment(**names)), 0, ANSWER, "^$")
+recorded = run("record", TINY, "-p", QUESTION, "-n", "2", "-o", "-")
+check("record -o -: the trace on stdout", json.loads(recorded.stdout)["format"] and b"2 tokens recorded" in recorded.stderr, recorded)
+piped = subprocess.run(f"'{SLUICE}' record '{TINY}' -p '{QUESTION}' -n 2 -o /dev/stdout | cat", shell=True, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+check("record -o /dev/stdout, a pipe", piped.stdout == recorded.stdout, piped)
+one = run(TINY, "-p", QUESTION, *GREEDY, "-n", "1")
+check_run("1 token", one, 0, b"The\n", r"^1 token · first token")
+check_run("a flag in front of the command", run("--json", "plan", TINY, "--drive", "1GB"), 0)
+check_run("-n that ends the reasoning", run(TINY, "-p", QUESTION, *GREEDY, "--reasoning", "on", "-n", "3"), 0, None,
+          "sluice: cut off after 3 tokens of reasoning.*raise -n")
+trapped = subprocess.Popen(["bash", "-c", f"trap '' INT; exec '{SLUICE}' '{TINY}' -p '{QUESTION}' --temp 0 -n 60 --ignore-eos"],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+trapped.stdout.read(1)
+trapped.send_signal(signal.SIGINT)
+trapped.communicate(timeout=60)
+check("a SIGINT that the caller ignores stays ignored", trapped.returncode == 0, trapped.returncode)
 
 # ---- standard output ---------------------------------------------------------------------------
 with open("/dev/full", "wb") as full:

@@ -37,10 +37,10 @@ check("a run that records routes begins cold", answer("--record-routes", routes)
 def prompt_hits(*more):
     """The share of the prompt's experts that were there when the first message came, after a second."""
     chat = Pty(TINY, "--temp", "0", "--prompt-cache", "off", *more)
-    chat.expect(r"Type a message")
+    chat.expect(r"Type a\s+message")
     time.sleep(1)
     chat.send(QUESTION + "\r")
-    chat.expect(r"tok/s")
+    chat.expect(r"context \d+/\d+")
     chat.send("/stats\r")
     found = re.search(r"prompt  \d+ requested, ([\d.]+) % hits", chat.expect(r"prompt  \d+ requested, [\d.]+ % hits"))
     chat.expect("> ")

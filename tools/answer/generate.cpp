@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "io/clock.h"
+#include "io/counted.h"
 #include "io/profile.h"
 #include "io/text.h"
 #include "tools/answer/token_chooser.h"
@@ -143,8 +144,8 @@ class Generation {
 Result<void> check_room(size_t prompt, int64_t predict, int32_t context) {
     const auto used = static_cast<int64_t>(prompt);
     const auto refuse = [&](const std::string& why) {
-        return fail(Code::usage,
-                    cat("the prompt has ", prompt, " tokens and the context ", context, ": ", why));
+        return fail(Code::usage, cat("the prompt has ", counted(prompt, "token"),
+                                     " and the context ", context, ": ", why));
     };
     if (used >= context) return refuse("no room for an answer; raise -c or shorten the prompt");
     if (predict <= context - used) return {};

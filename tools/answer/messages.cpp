@@ -1,5 +1,7 @@
 #include "tools/answer/messages.h"
 
+#include <algorithm>
+
 #include "engine/text/python_json.h"
 #include "io/text.h"
 #include "tools/answer/json_writer.h"
@@ -106,6 +108,24 @@ Result<Message> parse_message(const Json& json) {
                    std::move(*task)};
 }
 
+namespace {
+
+// A field that is dropped, or misspelt, would change what is asked.
+Result<void> check_fields(const Json& message) {
+    constexpr std::string_view known[] = {"role", "content",    "reasoning",    "reasoning_content",
+                                          "name", "tool_calls", "tool_call_id", "task"};
+    for (const std::string& name : message.keys()) {
+        if (std::ranges::find(known, name) != std::end(known)) continue;
+        if (message[name].is_null()) continue;
+        return fail(Code::usage,
+                    cat("unknown field \"", printable(name), "\"; a message has role, ",
+                        "content, reasoning_content, tool_calls and tool_call_id"));
+    }
+    return {};
+}
+
+}  // namespace
+
 Result<std::vector<Message>> parse_messages(std::string_view where, std::string_view text) {
     if (auto valid = check_utf8(where, text); !valid) return tl::unexpected(valid.error());
     auto json = Json::parse(text);
@@ -116,7 +136,8 @@ Result<std::vector<Message>> parse_messages(std::string_view where, std::string_
     }
     std::vector<Message> out;
     for (size_t i = 0; i < list.size(); ++i) {
-        auto message = parse_message(list.at(i));
+        const auto fields = check_fields(list.at(i));
+        auto message = fields ? parse_message(list.at(i)) : tl::unexpected(fields.error());
         if (!message) {
             return fail(Code::usage, cat(where, ": message ", i, ": ", message.error().message));
         }

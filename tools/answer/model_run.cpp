@@ -7,8 +7,10 @@
 #include <cstdio>
 
 #include "engine/load/cache_file.h"
+#include "engine/model/model.h"
 #include "io/checkpoint/model_folder.h"
 #include "io/clock.h"
+#include "io/counted.h"
 #include "io/file.h"
 #include "io/format.h"
 #include "io/json.h"
@@ -19,6 +21,7 @@
 #include "tools/answer/messages.h"
 #include "tools/options/numbers.h"
 #include "tools/options/user_text.h"
+#include "tools/terminal/line_reader.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {
@@ -46,12 +49,27 @@ Result<SamplerOptions> read_sampling(const ModelFolder& folder) {
                                           "; ", fetch_advice(folder, files)));
 }
 
-void print_placement(const Engine& engine, bool notes) {
-    std::fprintf(stderr, "%s; %s\n", engine.device_name().c_str(), engine.io_name().c_str());
+std::string placement_text(const Engine& engine) {
+    std::string out = cat(engine.device_name(), "; ", engine.io_name(), "\n");
     for (const auto& line : engine.placement()) {
-        std::fprintf(stderr, "  %-5s %10s  %s\n", line.device.c_str(),
-                     size_text(line.bytes).c_str(), line.what.c_str());
+        out += formatted("  {:<5} {:>10}  {}\n", line.device, size_text(line.bytes), line.what);
     }
+    return out;
+}
+
+// A model of another kind is named before files of it are missed.
+Result<void> check_model_type(const ModelFolder& folder) {
+    const auto text = read_text(folder.path / "config.json", uint64_t{1} << 20);
+    const auto config = text ? Json::parse(*text) : tl::unexpected(text.error());
+    const auto type = config ? (*config)["model_type"].string() : tl::unexpected(config.error());
+    if (!type) return {};  // said when it is read
+    const auto model = find_model(*type);
+    if (model) return {};
+    return within(printable((folder.path / "config.json").string()), model.error());
+}
+
+void print_placement(const Engine& engine, bool notes) {
+    std::fputs(placement_text(engine).c_str(), stderr);
     if (!notes) return;
     for (const auto& note : engine.notes()) std::fprintf(stderr, "  %s\n", note.c_str());
 }
@@ -160,6 +178,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.format = std::move(*format);
     auto folder = find_model_folder(options.engine.locations.front(), options.engine.revision);
     if (!folder) return tl::unexpected(folder.error());
+    if (auto known = check_model_type(*folder); !known) return tl::unexpected(known.error());
     auto sampler = read_sampling(*folder);
     if (!sampler) return tl::unexpected(sampler.error());
     run.sampler = *sampler;
@@ -191,6 +210,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.facts.model = model_name(*folder);
     run.facts.device = run.engine->device_name();
     run.facts.io_name = run.engine->io_name();
+    run.facts.placement = placement_text(*run.engine);
     run.facts.load = run.engine->load_facts();
     run.facts.pace = paces_text(options.engine.paces);
     run.facts.context = run.engine->settings().context;
@@ -251,6 +271,24 @@ Result<std::vector<Message>> messages_of(const Options& options) {
     return parse_messages(cat("--messages ", printable(path)), *text);
 }
 
+namespace {
+
+// Lines that are typed, up to Ctrl-D: the terminal's own lines end after 4,095 bytes.
+Result<std::string> typed_text(const Terminal& terminal) {
+    std::fprintf(stderr, "sluice: type the prompt; Ctrl-D on an empty line ends it\n");
+    const auto reader = make_line_reader(terminal, "");
+    std::string text;
+    while (true) {
+        const LineReader::Line line = reader->read("");
+        if (line.event == LineReader::Event::end) return text;
+        if (line.event != LineReader::Event::line || end_requested())
+            return fail(Code::interrupted, "interrupted");
+        text += line.text + '\n';
+    }
+}
+
+}  // namespace
+
 Result<std::string> user_prompt(const Options& options, const Terminal& terminal) {
     std::string prompt;
     bool from_input = options.prompt == "-";
@@ -262,14 +300,19 @@ Result<std::string> user_prompt(const Options& options, const Terminal& terminal
         drop_line_ends(prompt);
     }
     if (terminal.stdin_open && (from_input || !terminal.stdin_tty)) {
-        auto input = read_standard_input();
+        auto input = terminal.stdin_tty ? typed_text(terminal) : read_standard_input();
         if (!input) return tl::unexpected(input.error());
         if (auto valid = check_utf8("standard input", *input); !valid) {
             return tl::unexpected(valid.error());
         }
         drop_byte_order_mark(*input);
         drop_line_ends(*input);
-        if (!prompt.empty() && !input->empty()) prompt += '\n';
+        if (!prompt.empty() && !input->empty()) {
+            // Also with --quiet: in a loop that reads lines they may be the loop's own input.
+            std::fprintf(stderr, "sluice: %s of standard input appended to the prompt\n",
+                         counted(input->size(), "byte").c_str());
+            prompt += '\n';
+        }
         prompt += *input;
     }
     if (prompt.empty()) {

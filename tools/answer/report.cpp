@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/counted.h"
 #include "io/format.h"
 #include "io/text.h"
 
@@ -24,6 +25,14 @@ double ring_rate(const RunStats& stats) {
 
 uint64_t fed_tokens(const Answer& answer) {
     return answer.prompt_tokens - answer.cached_tokens;
+}
+
+std::string speed_text(double tokens_s) {
+    return tokens_s < 10 ? formatted("{:.2f}", tokens_s) : formatted("{:.1f}", tokens_s);
+}
+
+std::string seconds_text(double seconds) {
+    return seconds < 60 ? formatted("{:.1f} s", seconds) : formatted("{:.0f} s", seconds);
 }
 
 std::string source_text(const Answer& answer, const RunFacts& facts) {
@@ -153,6 +162,15 @@ bool fills_context(const Answer& answer, const RunFacts& facts) {
            used >= static_cast<uint64_t>(facts.context);
 }
 
+std::string cut_reasoning_text(const Answer& answer) {
+    const bool no_answer = answer.text.empty() && answer.reasoning_tokens > 0;
+    if (answer.finish != Finish::length) return "";
+    if (!answer.unclosed && !answer.cut_reasoning && !no_answer) return "";
+    return cat("cut off after ", counted(answer.completion_tokens, "token"), " of reasoning",
+               answer.unclosed ? ", which is shown as the answer" : "",
+               "; raise -n, or --reasoning off");
+}
+
 std::string context_advice(const RunFacts& facts) {
     return cat("start ", facts.server.empty() ? "" : "the server ", "with a larger -c");
 }
@@ -164,17 +182,28 @@ std::string server_text(const RunFacts& facts) {
 std::string speed_line(const Answer& answer, const RunFacts& facts) {
     // A server counts them in the end of an answer, which did not come.
     if (answer.prompt_tokens == 0) return "its tokens were not counted";
+    const double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
+    std::string line = counted(answer.completion_tokens, "token");
+    if (speed > 0) line += formatted(" · {} tok/s", speed_text(speed));
+    if (answer.prompt_s > 0) line += cat(" · first token ", seconds_text(answer.prompt_s));
+    const uint64_t used = answer.prompt_tokens + answer.completion_tokens;
+    line += cat(" · context ", used);
+    if (facts.context > 0) line += cat("/", facts.context);
+    return line;
+}
+
+std::string speed_details(const Answer& answer, const RunFacts& facts) {
     const RunStats& run = answer.decode;
     double speed = rate(static_cast<double>(answer.decoded()), answer.decode_s);
     Limit limit = limit_of(run, answer.decoded(), answer.decode_s);
-    std::string line = cat(answer.completion_tokens, " tokens");
+    std::string line = counted(answer.completion_tokens, "token");
     if (speed > 0) line += formatted(", {:.2f} tok/s", speed);
     if (limit.tok_s > 0) {
         line += formatted(" ({:.0f} % of {:.2f}; bottleneck: {})", 100 * limit.share, limit.tok_s,
                           limit.binds);
     }
     const uint64_t fed = fed_tokens(answer);
-    line += cat("; prompt ", fed, " tokens");
+    line += cat("; prompt ", counted(fed, "token"));
     if (answer.cached_tokens > 0) {
         line += cat(" (", answer.cached_tokens, " more from ", source_text(answer, facts), ")");
     }
@@ -281,10 +310,12 @@ std::string device_text(const RunStats& all) {
 }  // namespace
 
 std::string stats_block(const Answer& answer, const RunFacts& facts) {
-    if (!facts.server.empty()) return served_text(answer, facts);
+    if (answer.prompt_tokens == 0) return "its tokens were not counted\n";
+    const std::string speed = cat("speed     ", speed_details(answer, facts), "\n");
+    if (!facts.server.empty()) return served_text(answer, facts) + speed;
     RunStats all = answer.prompt + answer.decode;
     const CacheStats& cache = all.cache;
-    std::string out = run_text(answer, facts) + cache_text(cache) + vram_text(all);
+    std::string out = run_text(answer, facts) + speed + cache_text(cache) + vram_text(all);
     if (all.cpu.asked > 0) out += cat("cpu       ", cpu_experts_text(all.cpu), "\n");
     out += device_text(all);
     out += formatted(

@@ -29,6 +29,7 @@ struct RunFacts {        // what is the same for every answer of a run
     std::string server;  // the address of the one that answers; empty: this process does. Of the
                          // members below, then only model, mode, seed and context are known.
     std::string model, device, io_name, mode;
+    std::string placement;  // what is where in memory, several lines
     std::string pace;  // of --io paced, otherwise empty
     double load_s = 0;
     LoadFacts load;
@@ -38,10 +39,14 @@ struct RunFacts {        // what is the same for every answer of a run
     std::vector<int32_t> end_tokens;
 };
 
-// One line: speed, limit and bottleneck, hit rate, bytes read, prefetches.
+// One line: "25 tokens · 15.3 tok/s · first token 0.3 s · context 43/8192".
 std::string speed_line(const Answer& answer, const RunFacts& facts);
+// Its explanation, for --stats: limit and bottleneck, hit rate, bytes read, prefetches.
+std::string speed_details(const Answer& answer, const RunFacts& facts);
 // True when the answer ended because the context is full.
 bool fills_context(const Answer& answer, const RunFacts& facts);
+// What cut the answer off in its reasoning, and what to do; empty: nothing did.
+std::string cut_reasoning_text(const Answer& answer);
 // How to get a larger one: "start with a larger -c".
 std::string context_advice(const RunFacts& facts);
 // "http://127.0.0.1:8080 (dsv41-tiny)"; requires a server.

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "io/text.h"
@@ -36,13 +37,24 @@ Error missing_value(const OptionSpec& spec, Command command) {
                              help_command(command), ")")};
 }
 
-// What CLI11 gets wrong or cannot name: "--stop=" is no value to it, so it becomes two arguments; a
-// flag at the end that lacks its value and the flag of another program are errors of ours.
+// What CLI11 gets wrong or cannot name: "--stop=" and "-p=hi" become two arguments; a flag at the
+// end that lacks its value and the flag of another program are errors of ours.
 struct Prepared {
     std::vector<std::string> arguments;
-    std::vector<std::string> words;  // behind "--"
-    std::optional<Error> error;      // the first one
+    std::vector<std::string> words;                  // behind "--"
+    std::map<const OptionSpec*, std::string> typed;  // the last name under which it was given
+    std::optional<Error> error;                      // the first one
 };
+
+// "--stop=" and "-p=hi": a flag and its value in one argument, as CLI11 does not take them apart.
+// Returns the length of the flag; 0: none of these.
+size_t flag_before_value(Command command, const std::string& argument) {
+    const bool empty = argument.starts_with("--") && argument.ends_with('=');
+    const bool brief = argument.size() > 2 && argument[0] == '-' && argument[2] == '=';
+    const size_t size = empty ? argument.size() - 1 : brief ? 2 : 0;
+    return size > 0 && find_flag(command, argument.substr(0, size)) ? size : 0;
+}
+
 Prepared prepare(Command command, const std::vector<std::string>& arguments) {
     Prepared out;
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -51,18 +63,20 @@ Prepared prepare(Command command, const std::vector<std::string>& arguments) {
             out.words.assign(arguments.begin() + static_cast<long>(i) + 1, arguments.end());
             break;
         }
-        const bool empty_value = argument.starts_with("--") && argument.ends_with('=');
-        const std::string flag = empty_value ? argument.substr(0, argument.size() - 1) : argument;
+        const size_t before_value = flag_before_value(command, argument);
+        const std::string flag = before_value > 0 ? argument.substr(0, before_value) : argument;
         const OptionSpec* spec = find_flag(command, flag);
         const bool takes_value = spec && !spec->is_switch();
+        const std::string name = flag.substr(0, flag.starts_with("--") ? flag.find('=') : 2);
+        if (const OptionSpec* given = find_flag(command, name)) out.typed[given] = name;
         out.arguments.push_back(takes_value ? flag : argument);
         if (is_flag_of_another_program(command, argument)) {
             if (!out.error) out.error = unknown_flag(argument, command);
             out.arguments.pop_back();
         }
         if (!takes_value) continue;
-        if (empty_value) {
-            out.arguments.emplace_back();
+        if (before_value > 0) {
+            out.arguments.push_back(argument.substr(before_value + 1));
         } else if (i + 1 < arguments.size()) {
             out.arguments.push_back(arguments[++i]);
         } else {
@@ -101,7 +115,7 @@ Result<CommandLine> read_command_line(Command command, const std::vector<std::st
     for (const OptionSpec& spec : option_table()) {
         if (spec.commands & bit(command)) options.emplace_back(&spec, add(app, spec));
     }
-    auto [prepared, words, error] = prepare(command, arguments);
+    auto [prepared, words, typed, error] = prepare(command, arguments);
     std::reverse(prepared.begin(), prepared.end());
     try {
         app.parse(std::move(prepared));
@@ -119,12 +133,30 @@ Result<CommandLine> read_command_line(Command command, const std::vector<std::st
     bool helps = false;
     for (const auto& [spec, option] : options) {
         if (option->results().empty()) continue;
-        line.flags[spec] = {"--" + spec->name(), option->results()};
+        const auto name = typed.find(spec);
+        line.flags[spec] = {name == typed.end() ? "--" + spec->name() : name->second,
+                            option->results()};
         helps = helps || spec->name() == "help" || spec->name() == "help-advanced";
     }
     if (helps) return line;
     if (error) return tl::unexpected(std::move(*error));
     return line;
+}
+
+size_t first_word(const std::vector<std::string>& arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const std::string& argument = arguments[i];
+        if (argument == "--") return arguments.size();
+        if (argument.size() < 2 || argument[0] != '-') return i;
+        for (const OptionSpec& spec : option_table()) {
+            const auto flags = spec.flags();
+            if (std::ranges::find(flags, argument) == flags.end()) continue;
+            if (spec.is(several)) return arguments.size();
+            if (!spec.is_switch()) ++i;
+            break;
+        }
+    }
+    return arguments.size();
 }
 
 }  // namespace sluice

@@ -23,4 +23,8 @@ struct CommandLine {
 // nearest one if it is unknown; --help and --help-advanced beat them.
 Result<CommandLine> read_command_line(Command command, const std::vector<std::string>& arguments);
 
+// The index of the first argument that is neither a flag nor its value; the number of arguments
+// where there is none.
+size_t first_word(const std::vector<std::string>& arguments);
+
 }  // namespace sluice

@@ -184,6 +184,8 @@ Result<void> check_options(const Options& o) {
     if (auto fits = check_model(o); !fits) return fits;
     if (o.drive_rate > 0 && !o.engine.paces.empty())
         return refuse("--drive and --io paced both set the speed of the drive; give only one");
+    if (o.session_file == "-")
+        return refuse("--session -: needs a file, to read the conversation and to add to it");
     if (o.prompt && !o.prompt_file.empty()) return refuse("-p and -f: give only one prompt");
     if (o.quiet && o.verbose) return refuse("--quiet and --verbose contradict each other");
     if (o.traces.empty()) {

@@ -89,8 +89,8 @@ Outcome seed(Options& options, const Setting& setting) {
     return {};
 }
 
-// DIR, DIR:SIZE, on or off. A folder may have a colon in its name: only a size with a unit behind
-// the last one counts.
+// DIR, DIR:SIZE, on or off. A folder may have a colon in its name: a size has a unit, and what only
+// begins as one is refused.
 Outcome prompt_cache(Options& options, const Setting& setting) {
     std::string_view folder = text_of(setting);
     if (folder == "on" || folder == "off") {
@@ -108,14 +108,19 @@ Outcome prompt_cache(Options& options, const Setting& setting) {
             if (*bytes == 0) return refuse(setting, "must be more than 0 bytes");
             options.prompt_cache_bytes = *bytes;
             folder = folder.substr(0, colon);
+        } else if (!end.empty() && std::isdigit(static_cast<unsigned char>(end.front())) &&
+                   end.find('/') == end.npos) {
+            return refuse(setting, cat('"', printable(end), "\" is no size such as 4GiB; a folder ",
+                                       "of that name ends with /"));
         }
     }
     options.prompt_cache = true;
-    options.prompt_cache_folder = folder;
+    options.prompt_cache_folder = home_expanded(std::string(folder));
     return {};
 }
 
 Outcome stop(Options& options, const Setting& setting) {
+    if (setting.values.empty()) return options.stop.clear(), Outcome();
     for (const std::string& value : setting.values) {
         if (auto valid = check_utf8(setting.source, value); !valid) return valid;
     }

@@ -108,7 +108,7 @@ Outcome text(Options& options, const Setting& setting) {
 template <auto member>
 Outcome name(Options& options, const Setting& setting) {
     if (text_of(setting).empty()) return refuse(setting, "the name is empty");
-    member_of(options, member) = text_of(setting);
+    member_of(options, member) = home_expanded(text_of(setting));
     return {};
 }
 
@@ -117,7 +117,8 @@ Outcome names(Options& options, const Setting& setting) {
     for (const std::string& value : setting.values) {
         if (value.empty()) return refuse(setting, "the name is empty");
     }
-    member_of(options, member) = setting.values;
+    auto& target = member_of(options, member) = setting.values;
+    for (std::string& value : target) value = home_expanded(value);
     return {};
 }
 

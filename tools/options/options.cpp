@@ -176,6 +176,17 @@ tl::unexpected<Error> located(Error error, const std::vector<FlagOrigin>& origin
     return tl::unexpected(std::move(error));
 }
 
+// "--json inspect MODEL" -> "inspect --json MODEL": a command may stand behind flags that it has.
+// Where a folder has its name, the word is a model.
+std::vector<std::string> with_command_first(std::vector<std::string> arguments) {
+    const size_t at = first_word(arguments);
+    if (at == 0 || at >= arguments.size()) return arguments;
+    if (!find_command(arguments[at]) || is_there(arguments[at])) return arguments;
+    std::rotate(arguments.begin(), arguments.begin() + static_cast<long>(at),
+                arguments.begin() + static_cast<long>(at) + 1);
+    return arguments;
+}
+
 }  // namespace
 
 bool Options::keeps_warm() const {
@@ -191,7 +202,7 @@ bool Options::thinking() const {
 
 Result<Invocation> parse_options(const std::vector<std::string>& arguments,
                                  const char* (*environment)(const char* name)) {
-    auto rest = arguments;
+    auto rest = with_command_first(arguments);
     if (!rest.empty() && rest.front() == "help") return show_help(rest);
     Invocation out;
     Options& options = out.options;

@@ -1,5 +1,12 @@
 #include "tools/options/user_text.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
 #include "engine/text/utf8.h"
 #include "io/file.h"
 #include "io/format.h"
@@ -31,6 +38,34 @@ Result<void> check_utf8(std::string_view where, std::string_view text) {
 void drop_byte_order_mark(std::string& text) {
     constexpr std::string_view mark = "\xef\xbb\xbf";
     if (text.starts_with(mark)) text.erase(0, mark.size());
+}
+
+std::string home_expanded(const std::string& path) {
+    if (!path.starts_with('~')) return path;
+    const size_t end = std::min(path.find('/'), path.size());
+    const std::string name = path.substr(1, end - 1);
+    const char* home = name.empty() ? std::getenv("HOME") : nullptr;
+    if (!home) {
+        const passwd* entry = name.empty() ? ::getpwuid(::getuid()) : ::getpwnam(name.c_str());
+        if (entry) home = entry->pw_dir;
+    }
+    return home ? home + path.substr(end) : path;
+}
+
+std::vector<std::string> paths_beginning(const std::string& text) {
+    const size_t slash = text.rfind('/');
+    const std::string head = slash == text.npos ? "" : text.substr(0, slash + 1);
+    const std::string begin = text.substr(head.size());
+    std::vector<std::string> out;
+    std::error_code error;
+    const std::string folder = head.empty() ? "." : home_expanded(head);
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with(begin) || (name[0] == '.' && begin.empty())) continue;
+        out.push_back(cat(head, name, entry.is_directory(error) ? "/" : ""));
+    }
+    std::ranges::sort(out);
+    return out;
 }
 
 Result<std::string> read_user_file(std::string_view flag, const std::string& path) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int look_again_ms = 100;
 constexpr int idle_work_ms = 2;
+constexpr int soon_ms = 50;
 constexpr std::string_view paste_end = "\x1b[201~";
 
 std::string with_line_feeds(std::string_view text) {
@@ -48,6 +49,17 @@ int KeyInput::byte() {
         filled_ = static_cast<size_t>(count);
     }
     return static_cast<unsigned char>(buffer_[next_++]);
+}
+
+int KeyInput::byte_soon() {
+    pollfd state{fd_, POLLIN, 0};
+    if (again_.empty() && next_ == filled_ && ::poll(&state, 1, soon_ms) <= 0) return interrupted;
+    return byte();
+}
+
+bool KeyInput::waiting() const {
+    pollfd state{fd_, POLLIN, 0};
+    return !again_.empty() || next_ != filled_ || ::poll(&state, 1, 0) > 0;
 }
 
 int KeyInput::character() {

@@ -19,6 +19,9 @@ class KeyInput {
     static constexpr int interrupted = -2;  // nothing yet, or a signal: check the flags, ask again
 
     int byte();
+    int byte_soon();  // one that follows another at once; `interrupted`: none does
+    // Whether more has come already.
+    bool waiting() const;
     // The next UTF-8 character as a code point. An invalid byte becomes stand_in + byte, a code
     // point for private use; bytes_restored() turns it back.
     int character();

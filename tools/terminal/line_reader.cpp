@@ -1,28 +1,28 @@
 #include "tools/terminal/line_reader.h"
 
-#include <histedit.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <clocale>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <utility>
 
 #include "io/text.h"
-#include "tools/terminal/key_input.h"
+#include "tools/terminal/edit_line.h"
+#include "tools/terminal/history.h"
+#include "tools/terminal/key_reader.h"
+#include "tools/terminal/line_view.h"
 #include "tools/terminal/signals.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr int history_lines = 1000;
-constexpr size_t paste_inline_max = 200;
-
 class PlainReader : public LineReader {
  public:
-    Line read(const char* prompt) override {
+    Line read(const char* prompt, const std::string&) override {
         std::fputs(prompt, stderr);
         std::fflush(stderr);
         std::string text;
@@ -47,146 +47,174 @@ class PlainReader : public LineReader {
     KeyInput input_{0};
 };
 
+bool plain_terminal() {
+    const char* term = std::getenv("TERM");
+    return !term || !term[0] || std::strcmp(term, "dumb") == 0;
+}
+
 class EditReader : public LineReader {
  public:
-    explicit EditReader(std::string history_file) : history_file_(std::move(history_file)) {
-        // Characters are UTF-8 whatever the environment says; messages and numbers stay in C.
-        if (!std::setlocale(LC_CTYPE, "C.UTF-8")) std::setlocale(LC_CTYPE, "");
-        edit_ = el_init("sluice", stdin, stderr, stderr);
-        history_ = history_init();
-        HistEvent event;
-        history(history_, &event, H_SETSIZE, history_lines);
-        history(history_, &event, H_SETUNIQUE, 1);
-        if (!history_file_.empty()) history(history_, &event, H_LOAD, history_file_.c_str());
-        el_set(edit_, EL_CLIENTDATA, this);
-        el_set(edit_, EL_SIGNAL, 0);
-        el_set(edit_, EL_EDITOR, "emacs");
-        el_set(edit_, EL_HIST, history, history_);
-        el_set(edit_, EL_PROMPT, &EditReader::prompt_of);
-        el_set(edit_, EL_GETCFN, &EditReader::next_character);
-        el_set(edit_, EL_ADDFN, "sluice-paste", "Insert pasted text", &EditReader::take_paste);
-        el_set(edit_, EL_BIND, "\\e[200~", "sluice-paste", nullptr);
-        // CR and LF stay what they are while a line is edited, so that a pasted CRLF is one line
-        // end.
-        el_set(edit_, EL_SETTY, "-d", "-icrnl", "-inlcr", nullptr);
+    EditReader(int screen, std::string history_file)
+        : screen_(screen), history_(std::move(history_file)), view_(plain_terminal()) {
+        take_keys(screen_, !plain_terminal());
     }
-    ~EditReader() override {
-        el_end(edit_);
-        history_end(history_);
-    }
+    ~EditReader() override { give_keys_back(); }
 
-    Line read(const char* prompt) override {
+    Line read(const char* prompt, const std::string& text) override {
         prompt_ = prompt;
-        pastes_.clear();
-        interrupted_ = broken_ = false;
-        const char* term = std::getenv("TERM");
-        mark_pastes(term && std::strcmp(term, "dumb") != 0);
-        // Before the prompt is seen, or a key pressed at once would be the line discipline's.
-        el_set(edit_, EL_PREP_TERM, 1);
-        int count = 0;
-        const char* typed = el_gets(edit_, &count);
-        mark_pastes(false);
-        if (interrupted_) {
-            std::fputc('\n', stderr);
-            return {typed_something_ ? Event::interrupt_typed : Event::interrupt, {}};
+        line_ = EditedLine();
+        line_.assign(text);
+        entry_ = history_.size();
+        view_.begin();
+        (void)take_terminal_changed();
+        draw();
+        while (true) {
+            const KeyPress press =
+                held_.key != Key::nothing ? std::exchange(held_, {}) : keys_.next();
+            if (interrupt_requested()) {
+                clear_interrupt();
+                held_ = press;  // typed behind Ctrl-C
+                return leave(line_.empty() ? Event::interrupt : Event::interrupt_typed);
+            }
+            if (press.key == Key::interrupt)
+                return leave(line_.empty() ? Event::interrupt : Event::interrupt_typed);
+            const bool ends = press.key == Key::leave_or_erase && line_.empty();
+            if (press.key == Key::end || ends) return leave(Event::end);
+            if (press.key == Key::enter) {
+                Line out{Event::line, line_.text(), line_.typed()};
+                while (line_.line_down()) continue;
+                line_.line_end();
+                draw();
+                (void)leave(Event::line);
+                return out;
+            }
+            handle(press);
+            const bool changed = take_terminal_changed() || press.key != Key::nothing;
+            if (changed || stale_) stale_ = true;
+            if (stale_ && !input_.waiting()) draw();
         }
-        if (!typed || count <= 0) return {Event::end, {}};
-        std::string text(typed, static_cast<size_t>(count));
-        if (!text.empty() && text.back() == '\n') text.pop_back();
-        if (broken_) text = bytes_restored(text);
-        return {Event::line, with_pastes(std::move(text))};
     }
 
-    void remember(const std::string& line) override {
-        if (line.empty() || line.find('\n') != std::string::npos) return;
-        HistEvent event;
-        history(history_, &event, H_ENTER, line.c_str());
-        if (!history_file_.empty()) history(history_, &event, H_SAVE, history_file_.c_str());
-    }
+    void remember(const std::string& line) override { history_.add(line); }
+    void set_completer(Completer completer) override { completer_ = std::move(completer); }
     void set_idle_work(std::function<bool()> work) override {
         input_.set_idle_work(std::move(work));
     }
 
  private:
-    struct Paste {
-        std::string mark, text;
-    };
-
-    static EditReader* self(EditLine* edit) {
-        void* data = nullptr;
-        el_get(edit, EL_CLIENTDATA, &data);
-        return static_cast<EditReader*>(data);
+    Line leave(Event event) {
+        const bool ends = event == Event::end;
+        put(ends ? std::string() : view_.finish());
+        return {event, {}};
     }
 
-    static char* prompt_of(EditLine* edit) { return self(edit)->prompt_.data(); }
-
-    // libedit asks for one character; 1: got one, 0: end of input, -1: give up this line.
-    static int next_character(EditLine* edit, wchar_t* out) {
-        EditReader* reader = self(edit);
-        while (true) {
-            int next = reader->input_.character();
-            if (next >= 0) {
-                reader->broken_ = reader->broken_ || next >= KeyInput::stand_in;
-                *out = static_cast<wchar_t>(next);
-                return 1;
-            }
-            if (next == KeyInput::end) return 0;
-            if (take_terminal_changed()) reader->redraw();
-            if (interrupt_requested()) {
-                clear_interrupt();
-                const LineInfo* line = el_line(edit);
-                reader->typed_something_ = line->lastchar != line->buffer;
-                reader->interrupted_ = true;
-                return -1;
-            }
+    void handle(const KeyPress& press) {
+        switch (press.key) {
+            case Key::text:
+                return line_.insert(press.text);
+            case Key::paste:
+                return line_.insert_paste(press.text);
+            case Key::new_line:
+                return line_.insert("\n");
+            case Key::tab:
+                return complete();
+            case Key::up:
+                return line_.line_up() ? void() : recall(entry_ - 1);
+            case Key::down:
+                return line_.line_down() ? void() : recall(entry_ + 1);
+            case Key::clear_screen:
+                put(plain_terminal() ? "" : "\x1b[H\x1b[2J");
+                return view_.begin();
+            default:
+                return edit(press.key);
         }
     }
 
-    // After a resize, or after a shell had the terminal in between.
-    void redraw() {
-        el_resize(edit_);
-        el_set(edit_, EL_PREP_TERM, 0);
-        el_set(edit_, EL_PREP_TERM, 1);
-        el_set(edit_, EL_REFRESH);
-    }
-
-    static unsigned char take_paste(EditLine* edit, int) {
-        EditReader* reader = self(edit);
-        std::string text = reader->input_.paste();
-        bool plain = text.size() <= paste_inline_max && visible(text) == text &&
-                     text.find_first_of("\n\t") == std::string::npos;
-        if (plain && (text.empty() || el_insertstr(edit, text.c_str()) == 0)) return CC_REFRESH;
-        auto lines = 1 + std::count(text.begin(), text.end(), '\n');
-        std::string mark = cat("[pasted ", reader->pastes_.size() + 1, ": ", lines,
-                               lines == 1 ? " line, " : " lines, ", text.size(), " bytes]");
-        el_insertstr(edit, mark.c_str());
-        reader->pastes_.push_back({std::move(mark), std::move(text)});
-        return CC_REFRESH;
-    }
-
-    std::string with_pastes(std::string line) const {
-        for (const auto& paste : pastes_) {
-            size_t at = line.find(paste.mark);
-            if (at != std::string::npos) line.replace(at, paste.mark.size(), paste.text);
+    void edit(Key key) {
+        static constexpr std::pair<Key, void (EditedLine::*)()> edits[] = {
+            {Key::left, &EditedLine::left},
+            {Key::right, &EditedLine::right},
+            {Key::word_left, &EditedLine::word_left},
+            {Key::word_right, &EditedLine::word_right},
+            {Key::line_start, &EditedLine::line_start},
+            {Key::line_end, &EditedLine::line_end},
+            {Key::erase_left, &EditedLine::erase_left},
+            {Key::erase_right, &EditedLine::erase_right},
+            {Key::leave_or_erase, &EditedLine::erase_right},
+            {Key::erase_word_left, &EditedLine::erase_word_left},
+            {Key::erase_word_right, &EditedLine::erase_word_right},
+            {Key::erase_to_line_start, &EditedLine::erase_to_line_start},
+            {Key::erase_to_line_end, &EditedLine::erase_to_line_end},
+            {Key::put_back, &EditedLine::put_back},
+            {Key::swap, &EditedLine::swap_units}};
+        for (const auto& [one, edit] : edits) {
+            if (one == key) (line_.*edit)();
         }
-        return line;
     }
 
-    std::string history_file_, prompt_;
-    EditLine* edit_;
-    History* history_;
+    // An entry of history; behind the last one, what was being typed.
+    void recall(size_t entry) {
+        if (entry > history_.size()) return;  // also before the first one
+        if (entry_ == history_.size()) draft_ = line_;
+        entry_ = entry;
+        if (entry == history_.size()) {
+            line_ = draft_;
+        } else {
+            line_.assign(history_.at(entry));
+        }
+    }
+
+    void complete() {
+        if (!completer_) return;
+        const std::string before = line_.text_before_cursor();
+        const std::vector<std::string> found = completer_(before);
+        if (found.empty()) return;
+        std::string common = found.front();
+        for (const std::string& one : found) {
+            const auto [end, other] = std::ranges::mismatch(common, one);
+            common.erase(end, common.end());
+        }
+        if (common.size() > before.size()) {
+            line_.insert(std::string_view(common).substr(before.size()));
+        } else if (found.size() > 1) {
+            std::string all;
+            for (const std::string& one : found) all += cat(visible(one), "  ");
+            put(view_.finish() + all + "\r\n");
+        }
+    }
+
+    void draw() {
+        stale_ = false;
+        put(view_.draw(prompt_, line_, screen_size(screen_)));
+    }
+
+    void put(std::string_view text) const {
+        while (!text.empty()) {
+            const ssize_t count = ::write(screen_, text.data(), text.size());
+            if (count < 0 && errno != EINTR) return;
+            if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+        }
+    }
+
+    int screen_;
+    std::string prompt_;
     KeyInput input_{0};
-    std::vector<Paste> pastes_;
-    bool interrupted_ = false, typed_something_ = false;
-    bool broken_ = false;  // the line is not valid UTF-8
+    KeyReader keys_{input_};
+    History history_;
+    LineView view_;
+    EditedLine line_, draft_;
+    Completer completer_;
+    KeyPress held_;  // comes next
+    size_t entry_ = 0;
+    bool stale_ = false;  // what is drawn is not the line
 };
 
 }  // namespace
 
 std::unique_ptr<LineReader> make_line_reader(const Terminal& terminal,
                                              const std::string& history_file) {
-    if (terminal.stdin_tty && terminal.stderr_tty)
-        return std::make_unique<EditReader>(history_file);
+    const int screen = line_screen(terminal);
+    if (screen >= 0) return std::make_unique<EditReader>(screen, history_file);
     return std::make_unique<PlainReader>();
 }
 

@@ -33,4 +33,8 @@ bool Output::reader_gone() {
     return gone_;
 }
 
+bool names_standard_output(std::string_view path) {
+    return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+}
+
 }  // namespace sluice

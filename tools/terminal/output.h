@@ -26,4 +26,7 @@ class Output {
     bool gone_ = false;
 };
 
+// Whether the FILE of -o is standard output: "-", or a name that the system has for it.
+bool names_standard_output(std::string_view path);
+
 }  // namespace sluice

@@ -1,10 +1,12 @@
 #include "tools/terminal/show.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "io/clock.h"
 #include "io/text.h"
+#include "tools/terminal/edit_line.h"
 
 namespace sluice {
 
@@ -28,6 +30,27 @@ void ThoughtStream::end() {
     open_ = false;
     std::fputs(color_ ? "\x1b[0m\n\n" : "\n\n", stderr);
     std::fflush(stderr);
+}
+
+std::string wrapped(std::string_view text, size_t columns) {
+    const size_t room = std::max<size_t>(columns, 8) - 1;
+    std::string out;
+    while (true) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        std::string line(text.substr(0, end));
+        size_t indent = line.find_first_not_of(' ', std::min(line.find("  "), line.size()));
+        if (indent == line.npos || indent > room / 2) indent = 2;
+        while (static_cast<size_t>(text_width(line)) > room) {
+            const size_t space = line.rfind(' ', room);
+            if (space == line.npos || line.find_first_not_of(' ') > space) break;
+            out += cat(std::string_view(line).substr(0, space), "\n");
+            line = std::string(indent, ' ') + line.substr(space + 1);
+        }
+        out += line;
+        if (end == text.size()) return out;
+        out += '\n';
+        text.remove_prefix(end + 1);
+    }
 }
 
 std::string duration_text(double seconds) {

@@ -23,6 +23,10 @@ class ThoughtStream {
     bool open_ = false;
 };
 
+// `text` in lines of less than `columns`, broken between words where that is possible; the rest of
+// a line begins where its second column of words does, or two further in.
+std::string wrapped(std::string_view text, size_t columns);
+
 // "2 h 5 min", "3 min 20 s", "12 s": rounded up to whole seconds.
 std::string duration_text(double seconds);
 

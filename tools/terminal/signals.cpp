@@ -46,6 +46,21 @@ void on_change(int) {
     changed = true;
 }
 
+// The shell gets the terminal as it was found.
+void on_stop(int) {
+    const int kept = errno;
+    restore_terminal();
+    ::raise(SIGSTOP);
+    errno = kept;
+}
+
+void on_continue(int) {
+    const int kept = errno;
+    take_keys_again();
+    changed = true;
+    errno = kept;
+}
+
 void on_hang_up(int) {
     hung_up = true;
 }
@@ -117,10 +132,14 @@ void install_signals(SecondPress second, HangUp hang_up) {
     start_watcher();
     handle(SIGPIPE, SIG_IGN, 0);
     handle(SIGXFSZ, SIG_IGN, 0);  // a file at its size limit is an error of the write
-    for (int signal : {SIGINT, SIGTERM}) handle(signal, on_interrupt, 0);
     const bool ends = hang_up == HangUp::ends;
-    if (!ignored(SIGHUP)) handle(SIGHUP, ends ? on_interrupt : on_hang_up, 0);
-    for (int signal : {SIGWINCH, SIGCONT}) handle(signal, on_change, 0);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+        if (ignored(signal)) continue;
+        handle(signal, signal != SIGHUP || ends ? on_interrupt : on_hang_up, 0);
+    }
+    handle(SIGWINCH, on_change, SA_RESTART);
+    handle(SIGCONT, on_continue, SA_RESTART);
+    if (!ignored(SIGTSTP)) handle(SIGTSTP, on_stop, SA_RESTART);
     handle(SIGQUIT, on_end, 0);
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
         handle(signal, on_end, static_cast<int>(SA_RESETHAND));

@@ -14,10 +14,11 @@ enum class HangUp { ends, noted };
 
 // SIGINT, SIGTERM and SIGHUP raise the cancel flag (a blocked read is not restarted). SIGTERM and
 // SIGHUP also ask the process to end (end_requested()); a second one, or with `leaves` a second
-// Ctrl-C, ends it at once. A SIGHUP that was ignored before (nohup) stays ignored. SIGQUIT restores
-// the terminal, prints a line, and ends the process by that signal. SIGPIPE is ignored because
-// writes report it. SIGWINCH and SIGCONT raise a flag of their own. Faults (SIGSEGV, SIGABRT ...)
-// restore the terminal first.
+// Ctrl-C, ends it at once. One of the three that was ignored before (nohup, trap '') stays ignored.
+// SIGQUIT restores the terminal, prints a line, and ends the process by that signal. SIGPIPE is
+// ignored because writes report it. SIGWINCH and SIGCONT raise a flag of their own;
+// SIGTSTP (Ctrl-Z) restores the terminal and stops, SIGCONT takes it again. Faults (SIGSEGV,
+// SIGABRT ...) restore the terminal first.
 void install_signals(SecondPress second, HangUp hang_up = HangUp::ends);
 
 // The flag that Engine::load, Session::feed and reads of the terminal poll.

@@ -10,6 +10,10 @@
 
 namespace sluice {
 
+struct ScreenSize {
+    size_t columns = 80, rows = 24;
+};
+
 enum class ColorChoice { automatic, on, off };
 
 struct Terminal {
@@ -21,19 +25,29 @@ struct Terminal {
 };
 
 // Opens descriptors 0 to 2 that are closed, so that no checkpoint file takes their place: reading
-// finds the end, writing fails as before. First thing in main. Returns whether 0 was open.
+// finds the end, writing fails as before. A 0 that cannot be read counts as closed. First
+// thing in main. Returns whether 0 was open.
 bool secure_standard_streams();
 
 // Colour: --color overrides NO_COLOR (if not empty), which overrides CLICOLOR_FORCE (if not empty
 // or 0), which overrides "stderr is a terminal and TERM is not dumb".
 Terminal inspect_terminal(ColorChoice color, bool stdin_open);
 
-// Remembers the terminal's modes; restore_terminal() puts them back and is safe in a signal
-// handler.
+// Remembers the terminal's modes; restore_terminal() puts them back.
 void remember_terminal();
 void restore_terminal();
-// Switches bracketed paste, in which the terminal marks pasted text, on or off; on stderr.
-void mark_pastes(bool on);
+// From here to give_keys_back(), keys come as they are pressed and are not echoed. `screen` is
+// where the line is drawn; `mark_pastes`: the terminal marks pasted text.
+void take_keys(int screen, bool mark_pastes);
+void give_keys_back();
+// For a stopped process that goes on: what take_keys() did, if it did and this process has the
+// terminal. It and restore_terminal() are safe in signal handlers.
+void take_keys_again();
+// A descriptor on which a line can be drawn while it is edited: stderr, or the terminal that
+// controls this process; -1: there is none.
+int line_screen(const Terminal& terminal);
+// Of the terminal, or 80 and 24.
+ScreenSize screen_size(int screen);
 
 // Text for a terminal, which it cannot control: control bytes other than line feed and tab become
 // ^X; control characters beyond ASCII, and those that change the writing direction, their numbers.

@@ -129,7 +129,33 @@ TEST_CASE("checkpoint: places that are not a model folder") {
     write_file(dir / "config.json", "{}");
     refused({dir.path().string()}, Code::not_found, "no weights");
     write_file(dir / "model.gguf", "GGUF");
-    refused({dir.path().string()}, Code::not_found, "no weights");
+    refused({dir.path().string()}, Code::unsupported,
+            "a GGUF file, the format of llama.cpp (model.gguf)");
+    refused({(dir / "model.gguf").string()}, Code::unsupported, "is a GGUF file");
+    write_file(dir / "unnamed", "GGUF\x03");
+    refused({(dir / "unnamed").string()}, Code::unsupported, "is a GGUF file");
+}
+
+TEST_CASE("checkpoint: a model in another form is named") {
+    const auto refused = [](const std::string& name, const std::string& text,
+                            const std::string& part) {
+        TempFolder dir;
+        write_file(dir / "config.json", "{}");
+        write_file(dir / name, text);
+        const auto opened = open_all({dir.path().string()});
+        REQUIRE(!opened);
+        CHECK(opened.error().code == Code::unsupported);
+        says(opened.error().message, {part, "sluice reads original safetensors checkpoints"});
+    };
+    refused("pytorch_model.bin", "x", "a PyTorch checkpoint (pickle) (pytorch_model.bin)");
+    refused("weights.npz", "x", "an MLX checkpoint");
+    refused("config.json", R"({"quantization":{"group_size":64,"bits":4}})", "an MLX checkpoint");
+    refused("adapter_config.json", "{}", "an adapter (LoRA)");
+    TempFolder diffusion;
+    write_file(diffusion / "model_index.json", "{}");
+    const auto opened = open_all({diffusion.path().string()});
+    REQUIRE(!opened);
+    says(opened.error().message, {"a diffusion pipeline"});
 }
 
 TEST_CASE("check_command names the model as the user did") {

@@ -68,6 +68,11 @@ TEST_CASE("messages: what is wrong is named") {
     const auto message = [](const std::string& members) {
         return refusal(cat("[{", members, "}]"));
     };
+    CHECK(mentions(message(R"("role":"user","content":"a","contents":"b")"),
+                   "message 0: unknown field \"contents\""));
+    CHECK(mentions(message(R"("role":"assistant","content":"a","function_call":{})"),
+                   "function_call"));
+    CHECK(parsed(R"([{"role":"user","content":"a","refusal":null}])").size() == 1);
     says(message(R"("role":"user")"), {"in: message 0: ", "content: missing"});
     says(message(R"("role":"assistant","content":null,"tool_calls":[])"), {"content: expected"});
     says(message(R"("role":"user","content":[{"type":"image_url","image_url":{}}])"),
