@@ -38,7 +38,8 @@ Result<std::unique_ptr<DeviceExperts>> DeviceExperts::create(const DeviceExperts
                                                              const ExpertMap& map, Backend& backend,
                                                              int32_t rows_w1, int32_t cols_w1) {
     if (options.transit_slots < 2) return fail(Code::usage, "VRAM needs at least 2 transit slots");
-    auto policy = make_policy(options.policy, {options.cache_slots, map.layers(), options.seed});
+    auto policy = make_policy(options.policy,
+                              {options.cache_slots, map.layers(), map.experts(), options.seed});
     if (!policy) return tl::unexpected(policy.error());
     auto tier = std::unique_ptr<DeviceExperts>(
         new DeviceExperts(options, map, backend, std::move(*policy)));

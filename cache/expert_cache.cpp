@@ -201,7 +201,8 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertCacheOption
                     cat("expert cache: ", slots, " slots of ", size_text(map.slot_bytes()),
                         " do not fit in ", size_text(memory.size())));
     }
-    auto policy = make_policy(options.policy, {options.cache_slots, map.layers(), options.seed});
+    auto policy = make_policy(options.policy,
+                              {options.cache_slots, map.layers(), map.experts(), options.seed});
     if (!policy) return tl::unexpected<Error>(policy.error());
     return std::unique_ptr<ExpertCache>(
         new ExpertCache(std::make_unique<Impl>(options, map, ring, memory, std::move(*policy))));

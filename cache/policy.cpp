@@ -1,8 +1,10 @@
 #include "cache/policy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 
+#include "cache/choosing_policy.h"
 #include "cache/named_kinds.h"
 #include "cache/recency.h"
 
@@ -37,12 +39,133 @@ class Lru final : public Policy {
     SlotLists order_;
 };
 
+// Evicts the entry of the greatest age / (1 + uses).
+//
+// Layers come round in a fixed order, so age is counted in rounds: how often the entry's layer came
+// round without using it, plus how far off the layer is, as a part of a round. Of what was used
+// equally long ago, that goes which would wait longest for its next chance.
+//
+// An expert's uses fade, by half while the cache is used 12 times as often as it has slots, and
+// outlive its eviction. Integers only, so that every machine evicts the same.
+class AgeByUses final : public Policy {
+ public:
+    explicit AgeByUses(const PolicyOptions& options)
+        : layers_(static_cast<uint32_t>(options.layers)),
+          experts_(static_cast<size_t>(options.experts)),
+          half_life_(std::max<uint64_t>(1, uint64_t{uses_per_slot} * options.slots)),
+          order_(options.slots, classes * layers_),
+          entries_(options.slots),
+          history_(layers_ * experts_),
+          oldest_(size_t{classes} * layers_, none),
+          in_class_(classes, 0),
+          now_(layers_) {}
+    void inserted(uint32_t slot, ExpertKey key) override { append(slot, key); }
+    void touched(uint32_t slot, ExpertKey key) override {
+        removed(slot);
+        append(slot, key);
+    }
+    void removed(uint32_t slot) override {
+        const uint32_t list = entries_[slot].list;
+        order_.remove(list, slot);
+        --in_class_[list / layers_];
+        const int64_t front = order_.front(list);
+        oldest_[list] = front < 0 ? none : entries_[static_cast<size_t>(front)].round;
+    }
+    void token_passed() override { ++round_; }
+    int64_t victim(const Evictable& evictable, ExpertKey wanted) override {
+        const auto layer = static_cast<uint32_t>(wanted.layer);
+        for (uint32_t one = 0; one < layers_; ++one) {
+            now_[one] = one <= layer ? int64_t{round_ + 1} * layers_ - (layer - one)
+                                     : int64_t{round_ - 1} * layers_ + (one - layer);
+        }
+        const int64_t first = worst([this](uint32_t list) { return oldest_[list]; });
+        if (first < 0) return -1;
+        const int64_t slot = order_.front(static_cast<uint32_t>(first));
+        if (evictable(static_cast<uint32_t>(slot))) return slot;
+        const int64_t list = worst([&](uint32_t one) {
+            const int64_t oldest = order_.oldest(one, evictable);
+            return oldest < 0 ? none : entries_[static_cast<size_t>(oldest)].round;
+        });
+        return list < 0 ? -1 : order_.oldest(static_cast<uint32_t>(list), evictable);
+    }
+
+ private:
+    static constexpr uint32_t uses_per_slot = 12;  // until uses count half
+    // 1 + uses, with 8 bits after the point, in four classes to a doubling.
+    static constexpr uint32_t one_use = 256, doublings = 17, classes = 4 * doublings;
+    static constexpr int64_t none = INT64_MAX;
+    struct Entry {
+        int64_t round = 0;  // of its last use
+        uint32_t list = 0;
+    };
+    struct History {
+        uint64_t last = 0;  // the clock's time of the last use
+        uint32_t uses = 0;  // then, with 8 bits after the point
+    };
+    static uint32_t class_of(uint32_t weight) {
+        const auto bits = static_cast<uint32_t>(std::bit_width(weight)) - 1;  // at least 8
+        return std::min(classes - 1, 4 * (bits - 8) + (weight >> (bits - 2)) % 4);
+    }
+    static int64_t weight_of(uint32_t one) {  // the middle of the class
+        return (9 + 2 * (one % 4)) * (int64_t{1} << (one / 4 + 5));
+    }
+    uint32_t faded(uint32_t uses, uint64_t since) const {
+        const uint64_t halvings = since / half_life_;
+        if (halvings >= 32) return 0;
+        const uint64_t rest = 256 * (since % half_life_) / half_life_;
+        return static_cast<uint32_t>((uses >> halvings) * (512 - rest) / 512);
+    }
+    void append(uint32_t slot, ExpertKey key) {
+        const auto layer = static_cast<uint32_t>(key.layer);
+        History& history = history_[layer * experts_ + static_cast<size_t>(key.expert)];
+        ++clock_;
+        history.uses = faded(history.uses, clock_ - history.last) + one_use;
+        history.last = clock_;
+        const uint32_t in = class_of(one_use + history.uses);
+        const uint32_t list = in * layers_ + layer;
+        entries_[slot] = {round_, list};
+        if (order_.size(list) == 0) oldest_[list] = round_;
+        order_.push_back(list, slot);
+        ++in_class_[in];
+    }
+    // The list with the entry to evict; `oldest_of` gives the round of a list's oldest one.
+    template <class OldestOf>
+    int64_t worst(const OldestOf& oldest_of) const {
+        int64_t found = -1, age = 0, weight = 1;
+        for (uint32_t in = 0; in < classes; ++in) {
+            if (in_class_[in] == 0) continue;
+            int64_t list = -1, its_age = INT64_MIN;
+            for (uint32_t layer = 0; layer < layers_; ++layer) {
+                const int64_t round = oldest_of(in * layers_ + layer);
+                if (round == none) continue;
+                const int64_t one = now_[layer] - round * layers_;
+                if (one > its_age) list = in * layers_ + layer, its_age = one;
+            }
+            if (list < 0 || (found >= 0 && its_age * weight <= age * weight_of(in))) continue;
+            found = list, age = its_age, weight = weight_of(in);
+        }
+        return found;
+    }
+
+    uint32_t layers_;
+    size_t experts_;
+    uint64_t half_life_;
+    SlotLists order_;  // [classes][layers]
+    std::vector<Entry> entries_;
+    std::vector<History> history_;  // [layers][experts]
+    std::vector<int64_t> oldest_;   // [classes][layers]: round of the front's last use, or none
+    std::vector<uint32_t> in_class_;
+    std::vector<int64_t> now_;  // [layers]: what an entry used in round 0 is old
+    int64_t round_ = 1;
+    uint64_t clock_ = 0;  // uses
+};
+
 // LRU that draws its victim among the oldest 8 % instead of taking the oldest. If the same experts
 // come round and are just too many for the cache, LRU evicts each of them right before it is
 // needed; the draw keeps most of them until their turn.
-class AgingLru final : public Policy {
+class DrawnLru final : public Policy {
  public:
-    explicit AgingLru(const PolicyOptions& options) : ages_(options.slots), seed_(options.seed) {}
+    explicit DrawnLru(const PolicyOptions& options) : ages_(options.slots), seed_(options.seed) {}
     void inserted(uint32_t slot, ExpertKey) override { ages_.push_newest(slot); }
     void touched(uint32_t slot, ExpertKey) override {
         ages_.remove(slot);
@@ -255,11 +378,35 @@ class LayerLru final : public Policy {
     uint64_t sequence_ = 0;
 };
 
+// The best of three: the first for nearly all routes, the second for requests asked again and
+// again, the third for topics that drift.
+class AgingLru final : public ChoosingPolicy {
+ public:
+    explicit AgingLru(const PolicyOptions& options) : ChoosingPolicy(rivals(options), options) {}
+
+ private:
+    template <class Kind>
+    static Rival rival(const char* name, const PolicyOptions& options) {
+        PolicyOptions alone = options;
+        alone.slots = sampled_slots(options);
+        return {name, std::make_unique<Kind>(options), std::make_unique<Kind>(alone)};
+    }
+    static std::vector<Rival> rivals(const PolicyOptions& options) {
+        std::vector<Rival> out;
+        out.push_back(rival<AgeByUses>("uses", options));
+        out.push_back(rival<Slru>("slru", options));
+        out.push_back(rival<Lru>("lru", options));
+        return out;
+    }
+};
+
 constexpr NamedKind<Policy, PolicyOptions> kinds[] = {
-    {"aging-lru", make_kind<AgingLru>},
-    {"lru", make_kind<Lru>},
-    {"lfu", make_kind<Lfu>},
+    {"aging-lru", make_kind<AgingLru>},  // its rivals are in the list, too
+    {"uses", make_kind<AgeByUses>},
     {"slru", make_kind<Slru>},
+    {"lru", make_kind<Lru>},
+    {"drawn-lru", make_kind<DrawnLru>},
+    {"lfu", make_kind<Lfu>},
     {"layer-lru", make_kind<LayerLru>},
 };
 

@@ -29,11 +29,13 @@ class Policy {
     // `wanted` is the expert that needs the slot. The slot stays inserted until removed().
     virtual int64_t victim(const std::function<bool(uint32_t slot)>& evictable,
                            ExpertKey wanted) = 0;
+    virtual std::string report() const { return {}; }  // what it did; empty: nothing to say
 };
 
 struct PolicyOptions {
     uint32_t slots;
     int32_t layers;
+    int32_t experts;  // of a layer
     uint64_t seed = 0;
 };
 

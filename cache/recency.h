@@ -31,7 +31,7 @@ class SlotLists {
     uint32_t size(uint32_t list) const { return size_[list]; }
     int64_t front(uint32_t list) const {
         const uint32_t slot = next_[slots_ + list];
-        return slot < slots_ ? slot : -1;
+        return slot < slots_ ? int64_t{slot} : -1;
     }
     // The oldest slot of `list` for which `wanted` holds, -1 if none.
     template <class Wanted>
@@ -48,8 +48,9 @@ class SlotLists {
     uint32_t slots_;
 };
 
-// Slots by age with access by rank: the r-th oldest in O(log slots). A Fenwick tree counts the
-// living positions of a growing sequence; when the sequence is used up it is packed again.
+// Slots by age with access by rank: the r-th oldest, and the rank of a slot, in O(log slots). A
+// Fenwick tree counts the living positions of a growing sequence; when the sequence is used up it
+// is packed again.
 class AgeRanks {
  public:
     explicit AgeRanks(uint32_t slots) : position_(slots, none) {
@@ -84,6 +85,11 @@ class AgeRanks {
             }
         }
         return slot_at_[place];
+    }
+    uint32_t rank(uint32_t slot) const {
+        uint32_t older = 0;
+        for (uint32_t i = position_[slot]; i > 0; i -= i & (0 - i)) older += tree_[i];
+        return older;
     }
 
  private:

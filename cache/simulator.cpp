@@ -244,7 +244,8 @@ class Simulation {
 
 }  // namespace
 
-Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& options) {
+Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& options,
+                            std::string* report) {
     const RouteFileHeader& header = routes.header;
     const auto all = static_cast<uint64_t>(header.layers) * static_cast<uint64_t>(header.experts);
     if (options.slots > all) {
@@ -257,7 +258,8 @@ Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& opti
     if (options.policy == "belady") {
         policy = std::make_unique<Belady>(demands, header, options.slots, now);
     } else {
-        auto made = make_policy(options.policy, {options.slots, header.layers, options.seed});
+        auto made = make_policy(options.policy,
+                                {options.slots, header.layers, header.experts, options.seed});
         if (!made) {
             return fail(made.error().code, made.error().message + ", belady (simulator only)");
         }
@@ -265,10 +267,12 @@ Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& opti
     }
     auto predictor = make_predictor(options.predictor, header.layers);
     if (!predictor) return tl::unexpected<Error>(predictor.error());
+    const Policy& used = *policy;
     Simulation simulation(routes, options,
                           Tier(std::move(policy), options.slots, header.layers, header.experts),
                           std::move(*predictor));
     for (; now < demands.size(); ++now) simulation.step(demands[now]);
+    if (report != nullptr) *report = used.report();
     return simulation.stats();
 }
 

@@ -21,6 +21,8 @@ struct SimulateOptions {
 // Without prefetch, all counters of hits, misses and evictions equal those of a live run from a
 // cold start with the same options. Prefetched experts are assumed to arrive in time, so the result
 // is an upper bound of what prefetching gains. There are no times: wait_s stays 0.
-Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& options);
+// `report`, if not null, becomes what the policy says that it did.
+Result<CacheStats> simulate(const RouteFile& routes, const SimulateOptions& options,
+                            std::string* report = nullptr);
 
 }  // namespace sluice

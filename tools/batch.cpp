@@ -64,7 +64,7 @@ class Batch {
         : options_(options),
           run_(run),
           results_(results),
-          source_(*run.session, *run.prompts, run.engine->tokenizer()),
+          source_(*run.session, *run.prompts, run.engine->tokenizer(), *run.chat->tokens),
           status_(terminal.stderr_tty && !options.quiet),
           log_(!terminal.stderr_tty && !options.quiet) {}
 
@@ -208,9 +208,9 @@ void report(const Counts& counts, double seconds) {
     std::string text = cat("batch: ", counts.answered, " answered");
     if (counts.failed > 0) text += cat(", ", counts.failed, " failed");
     if (counts.skipped > 0) text += cat(", ", counts.skipped, " were answered before");
-    text += formatted("; {} prompt tokens ({} not read again), {} tokens in {}",
-                      counts.prompt_tokens, counts.cached_tokens, counts.tokens,
-                      duration_text(seconds));
+    text +=
+        formatted("; {} prompt tokens ({} not read again), {} tokens in {}", counts.prompt_tokens,
+                  counts.cached_tokens, counts.tokens, duration_text(seconds));
     std::fprintf(stderr, "%s\n", text.c_str());
 }
 

@@ -52,12 +52,14 @@ TensorClass total_of(const std::vector<TensorClass>& classes) {
 }
 
 void add_class_table(std::string& out, const TensorListing& listing) {
-    out += formatted("{:<24}{:>9}{:>12}{:>16}\n", "class", "tensors", "size", "bytes");
     std::vector<TensorClass> rows = listing.classes;
     rows.push_back(total_of(rows));
+    size_t width = 23;
+    for (const TensorClass& row : rows) width = std::max(width, row.name.size());
+    out += formatted("{:<{}}{:>10}{:>12}{:>16}\n", "class", width, "tensors", "size", "bytes");
     for (const TensorClass& row : rows) {
-        out += formatted("{:<24}{:>9}{:>12}{:>16}\n", row.name, row.tensors, size_text(row.bytes),
-                         row.bytes);
+        out += formatted("{:<{}}{:>10}{:>12}{:>16}\n", row.name, width, row.tensors,
+                         size_text(row.bytes), row.bytes);
     }
     const std::vector<std::string>& strange = listing.unaccounted;
     for (size_t i = 0; i < strange.size() && i < names_shown_max; ++i) {
@@ -384,6 +386,7 @@ int run_inspect(const InspectOptions& options) {
             }
         }
         if (auto fit = report_values(*checkpoint, values); !fit) code = report_error(fit.error());
+        if (auto ids = check_ids(*checkpoint); !ids) code = report_error(ids.error());
         if (const int unreadable = report_unreadable(*hashes)) code = unreadable;
         if (code != exit_ok) return code;
     }

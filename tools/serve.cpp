@@ -149,7 +149,7 @@ class ExpertKeeper {
 // Answers until a signal asks to end.
 void answer_requests(ModelRun& run, RequestQueue& queue, Monitor& monitor) {
     monitor.begin(*run.session);
-    CachedSource source(*run.session, *run.prompts, run.engine->tokenizer());
+    CachedSource source(*run.session, *run.prompts, run.engine->tokenizer(), *run.chat->tokens);
     AnswerLoop loop(queue, source, run.engine->tokenizer(), run.facts.end_tokens,
                     watched_by(monitor, *run.session));
     ExpertKeeper keeper(*run.session);

@@ -30,6 +30,7 @@ std::vector<uint32_t> slots_to_try(const Options& options, const RouteFileHeader
 struct Row {
     SimulateOptions options;
     CacheStats stats;
+    std::string report;  // of the policy
 };
 
 Result<std::vector<Row>> simulate_all(const Options& options, const RouteFile& routes) {
@@ -47,9 +48,10 @@ Result<std::vector<Row>> simulate_all(const Options& options, const RouteFile& r
             for (const auto& predictor : predictors) {
                 if (interrupt_requested()) return fail(Code::interrupted, "interrupted");
                 SimulateOptions one{policy, predictor, slots, guesses, options.engine.seed};
-                auto stats = simulate(routes, one);
+                std::string report;
+                auto stats = simulate(routes, one, &report);
                 if (!stats) return within(policy, stats.error());
-                rows.push_back({one, *stats});
+                rows.push_back({one, *stats, std::move(report)});
             }
         }
     }
@@ -92,6 +94,7 @@ void write_json(JsonWriter& json, const std::string& file, const RouteFile& rout
             .member("policy", row.options.policy)
             .member("predictor", row.options.predictor)
             .member("prefetch", row.options.prefetch)
+            .member("report", row.report)
             .key("cache");
         write_cache(json, row.stats);
         json.end_object();

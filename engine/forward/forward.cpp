@@ -1,5 +1,6 @@
 #include "engine/forward/forward.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/forward/layer_steps.h"
@@ -11,15 +12,30 @@ namespace sluice {
 
 namespace {
 
+// The earliest position that a pass rotates anything by: the first token of a group that it
+// completes. At most rope_lookback() before the chunk.
+int32_t first_rotated(const ModelConfig& c, Positions at) {
+    int32_t first = at.first;
+    for (const LayerRows& rows : c.rows) {
+        if (rows.ratio < 2) continue;
+        const int32_t group = at.first / rows.ratio;
+        if (at.end() / rows.ratio > group) first = std::min(first, group * rows.ratio);
+    }
+    return first;
+}
+
 void upload_ropes(Pass& pass) {
     Runtime& rt = pass.runtime;
     const RopeBuffers& to = pass.workspace.ropes;
-    const int32_t back = rope_lookback(rt.config);
-    const int32_t first = pass.at.first - back, count = pass.at.n + back;
+    const int32_t first = first_rotated(rt.config, pass.at), count = pass.at.end() - first;
+    // A chunk's buffers begin rope_lookback() before it, where its neighbours expect them.
+    const int32_t skipped = first - (pass.at.first - rope_lookback(rt.config));
     const auto upload = [&](const std::vector<float>& frequencies, float* cos, float* sin) {
         const size_t size = frequencies.size() * count;
         std::vector<float> host(2 * size);
         fill_rope(frequencies, first, count, host.data(), host.data() + size);
+        cos += static_cast<int64_t>(skipped) * static_cast<int64_t>(frequencies.size());
+        sin += static_cast<int64_t>(skipped) * static_cast<int64_t>(frequencies.size());
         rt.backend->upload(cos, host.data(), size * sizeof(float));
         rt.backend->upload(sin, host.data() + size, size * sizeof(float));
         return RopeTable{cos, sin, first, count, static_cast<int32_t>(frequencies.size())};

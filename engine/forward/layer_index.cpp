@@ -95,7 +95,9 @@ Result<void> select_rows(const IndexInputs& in, const IndexScratch& scratch,
         select_slice(in, scratch, published, device, first, std::min(n - first, scratch.slice), to);
         if (auto r = hooks.go_on(); !r) return r;
     }
-    hooks.probe.see_host(in.layer, "index_scores", std::span<const float>(scores));
+    if (!scores.empty()) {
+        hooks.probe.see_host(in.layer, "index_scores", std::span<const float>(scores));
+    }
     if (in.layer == c.candidate_source) {
         auto seen = hooks.probe.see_candidates(in.layer, published.candidates, n, published.blocks,
                                                c.candidate_block, in.keys.rows);

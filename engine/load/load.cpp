@@ -63,12 +63,12 @@ Result<void> read_tokenizer(Loaded& loaded) {
         }
         return tl::unexpected(std::move(error));
     }
-    if (auto ok = check_tokenizer(*tokenizer, rt.config); !ok) {
+    if (auto ok = check_tokenizer(*tokenizer, *rt.model->chat->tokens, rt.config); !ok) {
         return within(printable(rt.checkpoint.config_path().string()), std::move(ok).error());
     }
     loaded.tokenizer.emplace(std::move(*tokenizer));
     // This token ends an answer whether or not the configs list it.
-    if (const auto end = loaded.tokenizer->id("<｜end▁of▁sentence｜>")) {
+    if (const auto end = loaded.tokenizer->id(rt.model->chat->tokens->end)) {
         auto& all = rt.config.end_tokens;
         if (std::find(all.begin(), all.end(), *end) == all.end()) all.push_back(*end);
     }
@@ -348,6 +348,12 @@ Result<void> fill(Loaded& loaded, const Plan& plan, const LoadControl& control) 
     return open_prediction(rt);
 }
 
+Result<void> check_index_keys(const EngineOptions& options, const ModelDescription& model) {
+    if (options.index_keys == IndexKeys::own || model.late_index_keys) return {};
+    return fail(Code::usage, cat("--index-keys reference: has no meaning for ", model.title,
+                                 ", whose index keys are never late; omit it"));
+}
+
 }  // namespace
 
 Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
@@ -363,6 +369,7 @@ Result<Described> describe_model(const EngineOptions& options, Loaded& loaded) {
     auto model = find_model(rt.config.model_type);
     if (!model) return tl::unexpected(model.error());
     rt.model = *model;
+    if (auto r = check_index_keys(options, *rt.model); !r) return tl::unexpected(r.error());
     std::vector<TensorSpec> specs = rt.model->describe(rt.config, rt.weights);
     rt.experts.emplace(rt.config.layers, rt.config.experts, rt.checkpoint.shards(), options.tuning,
                        rt.checkpoint.copies());

@@ -2,7 +2,6 @@
 
 #include <string_view>
 
-#include "engine/text/prompt.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -19,14 +18,15 @@ Result<void> check_id(const Tokenizer& tokenizer, std::string_view name, std::st
 
 }  // namespace
 
-Result<void> check_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config) {
+Result<void> check_tokenizer(const Tokenizer& tokenizer, const ChatTokens& tokens,
+                             const ModelConfig& config) {
     if (tokenizer.size() > config.vocab) {
-        return fail(Code::corrupt, cat("text_config.vocab_size is ", config.vocab,
-                                       ", but tokenizer.json has token id ", tokenizer.size() - 1,
-                                       "; the two do not belong together"));
+        return fail(Code::corrupt,
+                    cat("vocab_size is ", config.vocab, ", but tokenizer.json has token id ",
+                        tokenizer.size() - 1, "; the two do not belong together"));
     }
-    if (auto ok = check_id(tokenizer, begin_token, "bos_token_id", config.bos); !ok) return ok;
-    return check_id(tokenizer, end_token, "eos_token_id", config.eos);
+    if (auto ok = check_id(tokenizer, tokens.begin, "bos_token_id", config.bos); !ok) return ok;
+    return check_id(tokenizer, tokens.end, "eos_token_id", config.eos);
 }
 
 }  // namespace sluice

@@ -56,13 +56,15 @@ struct TensorSpec {
     // Scales of tiles wider than 32: each is stored `repeat` times in both directions, so that
     // memory holds one per tile of 32 x 32, in the shape `resident`.
     uint64_t repeat = 1;
-    std::vector<uint64_t> resident;  // empty: as in the checkpoint
-    bool head = false;               // the output head, which a small device leaves to the CPU
+    std::vector<uint64_t> resident = {};  // empty: as in the checkpoint
+    bool head = false;                    // the output head, which a small device leaves to the CPU
 };
 
 struct UnusedClass {
     const char* prefix;  // of tensor names
     const char* what;    // "draft head (mtp)"
+    // What a checkpoint has of it: "an MTP block". Null: there is only one kind.
+    std::string (*kind)(const Checkpoint& checkpoint) = nullptr;
 };
 
 struct Pass;  // engine/forward/pass.h
@@ -78,7 +80,7 @@ struct ModelDescription {
     // What a config cannot say, such as which draft head the files hold; null: nothing. Errors name
     // the fields or tensors that contradict each other.
     Result<void> (*check_checkpoint)(const Checkpoint& checkpoint, const ModelConfig& config);
-    // Values of loaded tensors in host memory; null: nothing to check.
+    // Values of loaded tables of ids (Storage::i64), which are in host memory; null: none.
     Result<void> (*check_weights)(const ModelConfig& config, const Weights& weights);
     // All sub-layers of a layer, from pass.streams to pass.streams. Errors as those of forward().
     Result<void> (*run_layer)(Pass& pass, int32_t layer);

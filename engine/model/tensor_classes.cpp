@@ -4,6 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "io/text.h"
+
 namespace sluice {
 
 namespace {
@@ -13,7 +15,7 @@ constexpr const char* routed_experts = "routed experts";
 // Classes in the order in which they are first named.
 class ClassList {
  public:
-    size_t index_of(const char* name, Home home) {
+    size_t index_of(const std::string& name, Home home) {
         const auto found = std::find_if(classes_.begin(), classes_.end(), [&](const auto& c) {
             return c.home == home && c.name == name;
         });
@@ -57,6 +59,11 @@ ClassifiedTensors classify_tensors(const Checkpoint& checkpoint, const ModelConf
         }
     }
     std::vector<const Tensor*> unknown;
+    std::vector<std::string> unused_names;
+    for (const UnusedClass& c : model.unused) {
+        const std::string kind = c.kind ? c.kind(checkpoint) : "";
+        unused_names.push_back(kind.empty() ? c.what : cat(c.what, ", ", kind));
+    }
     for (const Tensor& tensor : checkpoint.tensors()) {
         const auto known = class_of.find(tensor.name);
         if (known != class_of.end()) {
@@ -69,7 +76,8 @@ ClassifiedTensors classify_tensors(const Checkpoint& checkpoint, const ModelConf
         if (unused == model.unused.end()) {
             unknown.push_back(&tensor);
         } else {
-            list.add(list.index_of(unused->what, Home::unused), 1, tensor.bytes);
+            const auto which = static_cast<size_t>(unused - model.unused.begin());
+            list.add(list.index_of(unused_names[which], Home::unused), 1, tensor.bytes);
         }
     }
     return {list.take(), std::move(unknown)};

@@ -5,12 +5,12 @@
 
 namespace sluice {
 
-AnswerParser::AnswerParser(const Tokenizer& tokenizer, PromptMode mode, const ToolSyntax* tools,
-                           std::string id_prefix)
+AnswerParser::AnswerParser(const Tokenizer& tokenizer, const ChatTokens* tokens, PromptMode mode,
+                           const ToolSyntax* tools, std::string id_prefix)
     : tokenizer_(&tokenizer),
       in_reasoning_(mode == PromptMode::thinking),
-      open_think_(tokenizer.id("<think>").value_or(-1)),
-      close_think_(tokenizer.id("</think>").value_or(-1)),
+      open_think_(tokens ? tokenizer.id(tokens->open_think).value_or(-1) : -1),
+      close_think_(tokens ? tokenizer.id(tokens->close_think).value_or(-1) : -1),
       marker_(tools ? tokenizer.id(tools->marker).value_or(-1) : -1) {
     if (tools) calls_.emplace(*tools, std::move(id_prefix));
 }

@@ -16,9 +16,9 @@ namespace sluice {
 // What becomes of a thought that never ends.
 enum class Unclosed { is_answer, stays_reasoning };
 
-// In thinking mode the stream starts in reasoning, since the prompt ended inside <think>. Control
-// tokens (all added tokens) appear in neither text: </think> ends the reasoning, <think> begins
-// one, others are dropped.
+// In thinking mode the stream starts in reasoning, since the prompt opened a thought. Control
+// tokens (all added tokens) appear in neither text: close_think ends the reasoning, open_think
+// begins one, others are dropped.
 //
 // A turn that ends inside a thought has put its answer there: finish() then returns the whole text
 // of that thought once more as content, and unclosed() is true. A caller that shows both drops the
@@ -28,10 +28,11 @@ enum class Unclosed { is_answer, stays_reasoning };
 // reasoning are text of the reasoning, marker included.
 class AnswerParser {
  public:
-    // `tools` is null if no tools were declared; else it outlives the parser, and calls get the ids
-    // PREFIX1, PREFIX2, ...
-    AnswerParser(const Tokenizer& tokenizer, PromptMode mode, const ToolSyntax* tools = nullptr,
-                 std::string id_prefix = "call_");
+    // `tokens`, which only the constructor reads, names the tokens around a thought; null: none are
+    // known. `tools` is null if no tools were declared; else it outlives the parser, and calls get
+    // the ids PREFIX1, PREFIX2, ...
+    AnswerParser(const Tokenizer& tokenizer, const ChatTokens* tokens, PromptMode mode,
+                 const ToolSyntax* tools = nullptr, std::string id_prefix = "call_");
     struct Piece {
         std::string reasoning;
         std::string content;

@@ -19,8 +19,18 @@ struct Effort {
     std::string text;   // what a thinking prompt says of it, in front of the system content
 };
 
+// Control tokens of a conversation, as tokenizer.json writes them.
+struct ChatTokens {
+    std::string_view begin, end;  // of the conversation; of an answer
+    std::string_view user, assistant, reminder;
+    std::string_view open_think, close_think;
+    std::string_view task_begin, task_end;  // around the name of a message's task
+};
+
 // Immutable; any thread.
 struct ChatFormat {
+    const ChatTokens* tokens;     // never null
+    const WordingPlace* wording;  // of the texts in the model's folder; never null
     // How tool calls and their results are written; never null.
     const ToolSyntax* tools;
     // The control token in front of the effort, the system content and what is declared, if there

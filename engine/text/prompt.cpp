@@ -16,16 +16,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view user_token = "<｜User｜>", assistant_token = "<｜Assistant｜>",
-                           reminder_token = "<｜latest_reminder｜>", open_think = "<think>",
-                           close_think = "</think>";
 constexpr std::string_view action_task = "action";
 constexpr std::array<std::string_view, 6> tasks{action_task, "query", "authority",
                                                 "domain",    "title", "read_url"};
-
-std::string task_token(std::string_view task) {
-    return cat("<｜", task, "｜>");
-}
 
 constexpr std::string_view chat_needs =
     "the chat encoding needs: this model supports --verify, but not chat";
@@ -61,7 +54,11 @@ class ChatEncoder {
  public:
     ChatEncoder(const Tokenizer& tokenizer, const ChatFormat& format,
                 const std::vector<Message>& messages, const PromptOptions& options)
-        : format_(format), messages_(messages), options_(options), out_(tokenizer) {
+        : format_(format),
+          tokens_(*format.tokens),
+          messages_(messages),
+          options_(options),
+          out_(tokenizer) {
         for (size_t i = 0; i < messages.size(); ++i) {
             if (is_question(i)) last_question_ = i;
         }
@@ -87,7 +84,7 @@ class ChatEncoder {
         const bool thinking = options_.mode == PromptMode::thinking;
         const bool system = messages_[0].role == Role::system;
         const bool begins = thinking || system || declares(options_);
-        out_.control(begin_token);
+        out_.control(tokens_.begin);
         if (begins && !format_.head_token.empty()) out_.control(format_.head_token);
         if (thinking) {
             auto effort = format_.effort(options_.effort, options_.wording);
@@ -109,8 +106,8 @@ class ChatEncoder {
             schemas += cat(schemas.empty() ? "" : "\n", python_json(tool));
         return fill(*text, {{"tool_schemas", schemas, false, true},
                             {"dsml_token", format_.tools->marker, true},
-                            {"thinking_start_token", open_think, true},
-                            {"thinking_end_token", close_think, true}});
+                            {"thinking_start_token", tokens_.open_think, true},
+                            {"thinking_end_token", tokens_.close_think, true}});
     }
 
     Result<void> response_format() {
@@ -142,10 +139,10 @@ class ChatEncoder {
     void header(size_t i) {
         const std::string& task = messages_[i].task;
         if (task.empty() ? is_question(i) : task == action_task) {
-            out_.control(assistant_token);
-            out_.control(keeps_reasoning(i) ? open_think : close_think);
+            out_.control(tokens_.assistant);
+            out_.control(keeps_reasoning(i) ? tokens_.open_think : tokens_.close_think);
         }
-        if (!task.empty()) out_.control(task_token(task));
+        if (!task.empty()) out_.control(cat(tokens_.task_begin, task, tokens_.task_end));
     }
 
     // `i` is an answer, or the question before it.
@@ -176,16 +173,16 @@ class ChatEncoder {
             case Role::assistant:
                 if (keeps_reasoning(i) && (i == 0 || messages_[i - 1].task.empty())) {
                     out_.text(message.reasoning);
-                    out_.control(close_think);
+                    out_.control(tokens_.close_think);
                 }
                 out_.text(message.content);
                 if (auto fine = write_calls(out_, *format_.tools, message.calls); !fine)
                     return fine;
-                if (!options_.continue_last || i + 1 < messages_.size()) out_.control(end_token);
+                if (!options_.continue_last || i + 1 < messages_.size()) out_.control(tokens_.end);
                 joins_ = false;
                 break;
             case Role::latest_reminder:
-                out_.control(reminder_token);
+                out_.control(tokens_.reminder);
                 out_.text(message.content);
                 joins_ = false;
                 break;
@@ -197,12 +194,13 @@ class ChatEncoder {
         if (joins_)
             out_.text("\n\n");
         else
-            out_.control(user_token);
+            out_.control(tokens_.user);
         joins_ = message.task.empty() &&
                  (joins_ || message.role == Role::tool || format_.joins_user_messages);
     }
 
     const ChatFormat& format_;
+    const ChatTokens& tokens_;
     const std::vector<Message>& messages_;
     const PromptOptions& options_;
     PromptWriter out_;
@@ -256,9 +254,8 @@ Result<void> check_messages(const ChatFormat& format, const std::vector<Message>
         return fail(Code::usage, cat("tool ", i + 1, ": expected an object with a name"));
     }
     if (declares(options) && options.wording == nullptr)
-        return fail(Code::not_found,
-                    "tools and response formats need the model's own texts, "
-                    "encoding/encoding*.py in its folder");
+        return fail(Code::not_found, cat("tools and response formats need the model's own texts, ",
+                                         format.wording->pattern(), " in its folder"));
     return {};
 }
 

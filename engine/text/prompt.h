@@ -9,9 +9,9 @@
 //     BOS [token] [effort text] [system content] [tool block] [response format] { turn }
 //     user, tool       User content [header]
 //     later system     token content [header]
-//     assistant        [reasoning </think>] content [tool calls] EOS
+//     assistant        [reasoning close_think] content [tool calls] EOS
 //     latest_reminder  latest_reminder content
-//     header           Assistant <think> | </think>         (only in front of an answer)
+//     header           Assistant open_think | close_think   (only in front of an answer)
 //
 // A tool message and the tool and user messages that follow it are one user turn. Its parts are
 // joined by an empty line, each result inside <tool_result> tags: in the order given, but results
@@ -37,10 +37,6 @@
 #include "io/json.h"
 
 namespace sluice {
-
-// The control tokens that begin and end a conversation.
-inline constexpr std::string_view begin_token = "<｜begin▁of▁sentence｜>";
-inline constexpr std::string_view end_token = "<｜end▁of▁sentence｜>";
 
 enum class Role { system, user, assistant, tool, latest_reminder };
 

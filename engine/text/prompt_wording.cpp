@@ -17,15 +17,15 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t file_bytes_max = uint64_t{1} << 20;
 constexpr size_t files_max = 16;
-constexpr std::string_view folder_name = "encoding", first_letters = "encoding", ending = ".py";
 
-std::vector<std::string> encoder_files(const fs::path& folder) {
+std::vector<std::string> encoder_files(const fs::path& folder, const WordingPlace& place) {
     std::vector<std::string> names;
     std::error_code problem;
     for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
          entry.increment(problem)) {
         const std::string name = entry->path().filename();
-        if (name.starts_with(first_letters) && name.ends_with(ending)) names.push_back(name);
+        if (name.starts_with(place.first_letters) && name.ends_with(place.ending))
+            names.push_back(name);
     }
     std::sort(names.begin(), names.end());
     return names;
@@ -39,30 +39,34 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::string WordingPlace::pattern() const {
+    return cat(folder, "/", first_letters, "*", ending);
+}
+
 std::string PromptWording::Constant::place() const {
     return cat(file, ": ", printable(value.name));
 }
 
-Result<PromptWording> PromptWording::load(const ModelFolder& folder) {
-    const fs::path inside = folder.path / folder_name;
+Result<PromptWording> PromptWording::load(const ModelFolder& folder, const WordingPlace& place) {
+    const fs::path inside = folder.path / place.folder;
     if (auto closed = no_permission(inside, is_folder(inside) ? R_OK | X_OK : 0))
         return tl::unexpected(std::move(*closed));
-    const auto names = encoder_files(inside);
-    const std::string pattern = cat(folder_name, "/", first_letters, "*", ending);
+    const auto names = encoder_files(inside, place);
+    const std::string pattern = place.pattern();
     if (names.empty()) {
         return fail(Code::not_found,
                     cat(printable(folder.path.string()), ": no ", pattern,
                         ", which has the model's own texts for what was asked; fetch it: ",
-                        fetch_command(folder, {}), " --include '", folder_name, "/*'"));
+                        fetch_command(folder, {}), " --include '", place.folder, "/*'"));
     }
     if (names.size() > files_max)
         return fail(Code::unsupported, cat(printable(inside.string()), ": ", names.size(),
                                            " files ", pattern, ", at most ", files_max));
-    PromptWording wording;
+    PromptWording wording(place);
     for (const std::string& name : names) {
         auto text = read_text(inside / name, file_bytes_max);
         if (!text) return tl::unexpected(std::move(text).error());
-        auto added = wording.add(cat(folder_name, "/", printable(name)), *text);
+        auto added = wording.add(cat(place.folder, "/", printable(name)), *text);
         if (!added) return tl::unexpected(std::move(added).error());
     }
     return wording;
@@ -112,8 +116,9 @@ std::string PromptWording::files() const {
     return list(files_);
 }
 
+template <class Fits>
 Result<TextTemplate> PromptWording::named_or_only(std::string_view name, std::string_view wanted,
-                                                  bool (*fits)(const std::string& text)) const {
+                                                  Fits fits) const {
     const auto has_name = [&](const Constant& one) { return one.value.name == name; };
     auto found = has(name) ? only(cat("constant ", name), has_name)
                            : only(cat("constant ", name, " or ", wanted),
@@ -123,12 +128,14 @@ Result<TextTemplate> PromptWording::named_or_only(std::string_view name, std::st
 }
 
 Result<TextTemplate> PromptWording::tool_block() const {
-    return named_or_only("TOOLS_TEMPLATE", "other constant that begins with '## Tools'",
-                         [](const std::string& text) { return text.starts_with("## Tools"); });
+    const std::string wanted = cat("other constant that begins with '", place_->tools_begin, "'");
+    return named_or_only(place_->tools, wanted, [&](const std::string& text) {
+        return text.starts_with(place_->tools_begin);
+    });
 }
 
 Result<TextTemplate> PromptWording::response_format() const {
-    return named_or_only("response_format_template", "other constant with a field {schema}",
+    return named_or_only(place_->format, "other constant with a field {schema}",
                          [](const std::string& text) {
                              const auto parsed = TextTemplate::parse("", text);
                              return parsed && parsed->has("schema");

@@ -36,8 +36,8 @@ struct ToolCall {
 };
 
 // The ids that an answer begins with if it has to call a tool: up to the place of the name, or,
-// with a name, up to the first parameter. In thinking mode they follow </think>. unsupported: the
-// tokenizer has no marker.
+// with a name, up to the first parameter. In thinking mode they follow the reasoning.
+// unsupported: the tokenizer has no marker.
 Result<std::vector<int32_t>> forced_call_prefix(const Tokenizer& tokenizer,
                                                 const ToolSyntax& syntax, std::string_view name);
 

@@ -5,7 +5,7 @@ import re
 import resource
 import subprocess
 
-from cli import QUESTION, SLUICE, SOURCE, TINY, Pty, check, check_run, environment, run, temp_folder
+from cli import QUESTION, SLUICE, SOURCE, TINY, TOKEN_ROUTED, Pty, check, check_run, environment, run, temp_folder
 
 work = temp_folder("sluice-errors-")
 linked = subprocess.run(["ldd", SLUICE], capture_output=True, text=True).stdout
@@ -45,6 +45,8 @@ for flag, values in {
         "--stop": ("",), "--loop-guard": ("2",)}.items():
     for value in values:
         one_line(f"{flag} {value!r}", 2, ".", TINY, "-p", "x", flag, value)
+one_line("late index keys of a model that has none", 2, "^sluice: --index-keys reference: has no meaning for DeepSeek-V4, "
+         "whose index keys are never late; omit it$", TOKEN_ROUTED, "-p", "x", "--index-keys", "reference")
 one_line("more context than the model has", 2, r"\b16384\b", TINY, "-p", "x", "-c", "16385")
 one_line("a --top-k larger than the vocabulary", 2, "--top-k 4097: the vocabulary has 4096", TINY, "-p", "x", "--top-k", "4097")
 one_line("seventeen stops", 2, "16", TINY, "-p", "x", *(["--stop", "a"] * 17))

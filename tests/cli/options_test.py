@@ -21,6 +21,8 @@ advanced = run("--help-advanced")
 check_run("--help-advanced", advanced, 0, None, "^$")
 check("has what --help has not", b"--io-depth" in advanced.stdout and b"--io-depth" not in usual.stdout)
 
+check("help plan lists the known shapes", all(name in " ".join(run("help", "plan").stdout.decode().split()) for name in (
+    "without its files: deepseek-v4.1-flash,", " deepseek-v4-flash,", " deepseek-v4-pro")))
 with open(os.path.join(SOURCE, "tools/OPTIONS.md"), "rb") as file:
     check("tools/OPTIONS.md is current; else: sluice --help-markdown > tools/OPTIONS.md",
           file.read() == run("--help-markdown").stdout)

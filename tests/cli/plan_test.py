@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from cli import QUESTION, SLUICE, TINY, check, check_run, environment, run
+from cli import QUESTION, SLUICE, TINY, TOKEN_ROUTED, check, check_run, environment, run
 
 MACHINE = ("--ram", "1GiB", "--device", "cpu", "-c", "4096")
 
@@ -44,6 +44,23 @@ for row in report["decode"] + report["prompt"]:
     check(f"{row['cache']}, {row['tokens']}: the longest term binds",
           terms[row["binds"]] == max(terms.values()), row)
     check("and gives the speed", abs(row["tok_s"] * max(terms.values()) / row["tokens"] - 1) < 1e-6)
+
+OTHER = (*SHAPE[:2], "deepseek-v4-flash", *SHAPE[3:])
+result = run(*OTHER, "--json")
+check_run("another model that is not here", result, 0)
+report = json.loads(result.stdout)
+check("its expert bytes a token", report["token_experts"] * report["expert_bytes"] == 3449290752, report)
+check("and its state", abs(report["state_bytes_token"] - 6880) < 1, report["state_bytes_token"])
+check("which layers know their experts early", any("the first 3 layers choose experts by the token alone" in n
+                                                   for n in report["notes"]), report["notes"])
+large = run("plan", "--shape", "deepseek-v4-pro", *OTHER[3:])
+needed = re.match(rb"sluice: --vram 7.3 GiB is too small: (\d+MiB) is needed in total", large.stderr)
+check("its larger sister does not fit, and what does is said", large.returncode == 4 and needed, large.stderr)
+check_run("which fits", run("plan", "--shape", "deepseek-v4-pro", *OTHER[3:], "--vram", needed.group(1).decode()), 0)
+for shape in ("deepseek-v4.1-flash", "deepseek-v4-flash", "deepseek-v4-pro"):
+    check_run(f"{shape}, a million tokens", run("plan", "--shape", shape, "-c", "1000000", "--ram", "64GiB", "--vram", "40GiB",
+                                                "--drive", "8.8GB"), 0)
+check_run("the other model's folder", run("plan", TOKEN_ROUTED, *MACHINE, "--drive", "1GB"), 0)
 
 check_run("no model", run("plan"), 2, b"", "no model")
 check_run("a model and a shape", run("plan", TINY, "--shape", "deepseek-v4.1-flash"), 2, b"", "one of them")

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/text/answer_parser.h"
 #include "engine/text/normalise.h"
 #include "engine/text/tokenizer.h"
@@ -43,7 +44,7 @@ void round_trip(const Tokenizer& tokenizer, std::string_view text) {
 
 // A stream of token ids: what is shown is UTF-8, and the same as the bytes at once.
 void answer(std::string_view data) {
-    AnswerParser parser(shipped(), PromptMode::chat);
+    AnswerParser parser(shipped(), &deepseek::chat_tokens, PromptMode::chat);
     Utf8Stream whole;
     std::string shown, expected;
     for (unsigned char byte : data) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/text/prompt_wording.h"
 #include "engine/text/utf8.h"
 
@@ -49,7 +50,7 @@ void check_template(const Result<TextTemplate>& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view source(reinterpret_cast<const char*>(data), size);
     const auto constants = read_python_constants(source);
-    PromptWording wording;
+    PromptWording wording(deepseek::chat_wording);
     const auto added = wording.add("encoding/encoding.py", source);
     require(constants.has_value() == added.has_value(), "both read it");
     check_error(added);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,7 +22,8 @@ inline std::string model_path(const std::string& name) {
 inline EngineOptions model_options(const std::string& name) {
     EngineOptions options;
     options.locations = {model_path(name)};
-    options.device = "cpu";
+    const char* device = std::getenv("SLUICE_TEST_DEVICE");  // "cuda": gpu_check.sh
+    options.device = device ? device : "cpu";
     options.context = 512;
     options.ram = uint64_t{1} << 30;
     options.prefetch = 0;

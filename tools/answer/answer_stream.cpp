@@ -33,7 +33,7 @@ Result<AnswerStream> AnswerStream::create(const Tokenizer& tokenizer,
 
 AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
                            const StreamOptions& options, StopMatcher stops)
-    : parser_(tokenizer, options.mode, options.tools, options.call_id_prefix),
+    : parser_(tokenizer, options.tokens, options.mode, options.tools, options.call_id_prefix),
       unclosed_(options.unclosed),
       stops_(std::move(stops)),
       guard_(options.loop_guard),

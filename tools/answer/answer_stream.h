@@ -21,6 +21,7 @@ enum class Finish { stop, length, tool_calls, interrupted, loop, error };
 const char* finish_name(Finish finish);  // "stop"
 
 struct StreamOptions {
+    const ChatTokens* tokens = nullptr;  // the model's; null: thoughts are not told apart
     PromptMode mode = PromptMode::chat;
     std::vector<std::string> stop;
     bool ignore_eos = false;

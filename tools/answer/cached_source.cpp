@@ -1,13 +1,8 @@
 #include "tools/answer/cached_source.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace sluice {
-
-namespace {
-constexpr std::string_view user_begins = "<｜User｜>";  // the control token in engine/text/prompt.h
-}
 
 std::vector<int32_t> checkpoint_positions(std::span<const int32_t> prompt, int32_t kept,
                                           int32_t user) {
@@ -28,8 +23,9 @@ std::vector<int32_t> checkpoint_positions(std::span<const int32_t> prompt, int32
     return positions;
 }
 
-CachedSource::CachedSource(Session& session, PromptCache& prompts, const Tokenizer& tokenizer)
-    : session_(session), prompts_(prompts), user_(tokenizer.id(user_begins).value_or(-1)) {}
+CachedSource::CachedSource(Session& session, PromptCache& prompts, const Tokenizer& tokenizer,
+                           const ChatTokens& tokens)
+    : session_(session), prompts_(prompts), user_(tokenizer.id(tokens.user).value_or(-1)) {}
 
 CachedSource::~CachedSource() {
     prompts_.watch({}, {});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/prompt_cache/prompt_cache.h"
+#include "engine/text/chat_format.h"
 #include "engine/text/tokenizer.h"
 #include "tools/answer/token_source.h"
 
@@ -28,7 +29,8 @@ std::vector<int32_t> checkpoint_positions(std::span<const int32_t> prompt, int32
 
 class CachedSource : public TokenSource {
  public:
-    CachedSource(Session& session, PromptCache& prompts, const Tokenizer& tokenizer);
+    CachedSource(Session& session, PromptCache& prompts, const Tokenizer& tokenizer,
+                 const ChatTokens& tokens);
     ~CachedSource() override;
     CachedSource(const CachedSource&) = delete;
     CachedSource& operator=(const CachedSource&) = delete;

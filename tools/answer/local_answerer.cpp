@@ -37,7 +37,7 @@ class LocalAnswerer final : public Answerer {
         prepared->options.cancel = cancel_flag();
         const Tokenizer& tokenizer = run_.engine->tokenizer();
         PromptProgress progress(*run_.session, progress_shown_);
-        CachedSource source(*run_.session, *run_.prompts, tokenizer);
+        CachedSource source(*run_.session, *run_.prompts, tokenizer, *run_.chat->tokens);
         return generate(source, tokenizer, run_.facts.end_tokens, prepared->ids, prepared->options,
                         [&](const AnswerStream::Piece& piece) {
                             progress.finish();

@@ -163,7 +163,6 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     auto sampler = read_sampling(*folder);
     if (!sampler) return tl::unexpected(sampler.error());
     run.sampler = *sampler;
-    run.wording = PromptWording::load(*folder);
 
     StatusLine status(terminal.stderr_tty && !options.quiet);
     auto start = Clock::now();
@@ -182,6 +181,7 @@ Result<ModelRun> load_model(const Options& options, const Terminal& terminal, bo
     run.must_finish = std::make_unique<MustFinish>();
     run.engine = std::move(*engine);
     run.chat = run.engine->model().chat;
+    run.wording = PromptWording::load(*folder, *run.chat->wording);
     auto session = run.engine->session();
     if (!session) return tl::unexpected(session.error());
     run.session = std::move(*session);

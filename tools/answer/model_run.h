@@ -28,8 +28,9 @@ struct ModelRun {
     SamplerOptions sampler;
     const ChatFormat* chat = nullptr;  // the model's
     PromptOptions prompt;
-    Result<PromptWording> wording;  // or why what needs_wording() cannot be used
-    AnswerFormat format;            // of --format
+    Result<PromptWording> wording =
+        fail(Code::not_found, "no model is loaded");  // or why what needs_wording() cannot be used
+    AnswerFormat format;                              // of --format
     // Held from the load on. Declared last: released before the engine is destroyed, which waits
     // for reads in flight.
     std::unique_ptr<MustFinish> must_finish;

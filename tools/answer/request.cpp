@@ -72,7 +72,7 @@ Result<std::vector<int32_t>> encode(const ModelRun& run, const AnswerRequest& re
     if (!request.ids.empty()) return request.ids;
     if (!request.text) return encode_chat(tokenizer, *run.chat, request.messages, options);
     std::vector<int32_t> ids;
-    if (const auto begin = tokenizer.id(begin_token)) ids.push_back(*begin);
+    if (const auto begin = tokenizer.id(run.chat->tokens->begin)) ids.push_back(*begin);
     const auto text = tokenizer.encode(*request.text);
     ids.insert(ids.end(), text.begin(), text.end());
     return ids;
@@ -121,7 +121,7 @@ Result<PreparedRequest> prepare(const ModelRun& run, const AnswerRequest& reques
     const bool turn = chat && !request.prompt.continue_last &&
                       !answers_without_header(request.messages.back().task);
     GenerateOptions options;
-    options.stream = {turn ? request.prompt.mode : PromptMode::chat, request.stop,
+    options.stream = {run.chat->tokens, turn ? request.prompt.mode : PromptMode::chat, request.stop,
                       request.ignore_eos, request.loop_guard};
     options.stream.unclosed = request.unclosed;
     if (chat && !prompt->tools.empty()) options.stream.tools = run.chat->tools;

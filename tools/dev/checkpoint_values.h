@@ -18,6 +18,7 @@
 #include "engine/model/model.h"
 #include "engine/model/model_shape.h"
 #include "io/checksum.h"
+#include "tools/dev/random.h"
 
 namespace sluice {
 
@@ -28,13 +29,6 @@ struct PlannedTensor {
     uint64_t tile = 32;              // of a scale tensor: values of the weight per scale, in a row
     uint64_t offset = 0, bytes = 0;  // in the data area
 };
-
-inline uint64_t mix(uint64_t x) {  // splitmix64: turns a counter into 64 random bits
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 inline bool contains(const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Compares cache policies on recorded routes: writes small checkpoints with the released model's expert counts, records
 # what their routers choose, replays every recording through every policy and Belady, and runs the engine itself with the
-# same policies and sizes. Live counters and replay must agree to the last hit, and no cache may change a route.
+# same policies and sizes. Live counters and replay must agree to the last hit, and no cache may change a route. Routes
+# that make_routes generated (routes-NAME) are only replayed.
 #   policies.sh BINARY MAKE_CHECKPOINT [TOKENS] [WORK_FOLDER] [NAMES]
 # TOKENS per recording (default 1000); WORK_FOLDER keeps the recordings (default or empty: a new folder in /dev/shm,
 # removed at the end); NAMES is a pattern like 'tiny*' (default: all recordings). Exits with 1 on a difference.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-sluice=$1 make=$2 tokens=${3:-1000} work=${4:-} names=${5:-*}
+sluice=$1 make=$2 make_routes=$(dirname "$2")/make_routes tokens=${3:-1000} work=${4:-} names=${5:-*}
 [ -n "$work" ] || { work=$(mktemp -d /dev/shm/sluice-policies-XXXXXX) && trap 'rm -rf "$work"' EXIT; }
 tiny=tests/models/dsv41-tiny
 export OMP_WAIT_POLICY=passive SLUICE_DEVICE=cpu
-policies=aging-lru,lru,lfu,slru,layer-lru
+policies=aging-lru,uses,slru,lru,drawn-lru,lfu,layer-lru
 # A narrow model: its routes are cheap to compute, and their structure does not depend on the width.
 narrow="--hidden 128 --moe 32 --heads 4 --head-dim 64 --rope-dim 16 --q-rank 64 --o-rank 32 --o-groups 2 --index-heads 2
     --index-dim 32 --index-topk 128 --engram-vocab 500 --engram-heads 2 --engram-dim 32"
@@ -53,6 +54,9 @@ for policy in policies + ["belady"]:
                 same = False
     print(f"{policy:12}{cells}")
 print(f"live runs compared: {runs}")
+for one in replay["runs"]:
+    if one["report"]:
+        print(f"{one['policy']}, {one['slots']} slots, followed for so many tokens: {one['report']}")
 sys.exit(not same)
 PYTHON
 }
@@ -114,5 +118,14 @@ if [ -f "$work/steady.routes" ]; then
     "$sluice" simulate "$work/repeated.routes" --cache-slots 340,681,1000 --cache-policy $policies,belady --json >"$work/repeated.replay.json"
     table repeated "60 tokens of steady, four times, replayed alone" 340,681,1000 || failed=1
 fi
+# 8, 16, 32, 64 and 128 GB of V4.1-Flash's experts. The policies were tuned with seeds 1 and 2.
+for family in corpus chat mixed short drifting code prompts repeated; do
+    # shellcheck disable=SC2053
+    [[ routes-$family == $names ]] || continue
+    "$make_routes" "$work/$family.routes" --family $family --seed 3
+    "$sluice" simulate "$work/$family.routes" --cache-slots 425,851,1702,3404,6800 --cache-policy $policies,belady --json \
+        >"$work/routes-$family.replay.json"
+    table "routes-$family" "generated, like V4.1-Flash's" 425,851,1702,3404,6800 || failed=1
+done
 [ $failed = 0 ] && printf '\npolicies: every live run equals its replay\n' || printf '\npolicies: DIFFERENT\n'
 exit $failed

@@ -88,4 +88,31 @@ void ValueCheck::judge(const Watched& watched, uint64_t element, std::span<const
     shards_.insert(watched.tensor->shard);
 }
 
+Result<void> check_ids(const Checkpoint& checkpoint) {
+    const auto config = parse_config(checkpoint.config_text());
+    if (!config) return {};
+    const auto model = find_model(config->model_type);
+    if (!model || !(*model)->check_weights) return {};
+    Weights weights;
+    const auto specs = (*model)->describe(*config, weights);
+    std::vector<std::vector<int64_t>> tables;
+    std::set<std::string> files;
+    for (const TensorSpec& spec : specs) {
+        if (spec.storage != Storage::i64) continue;
+        const Tensor* tensor = checkpoint.find(spec.name);
+        if (!tensor || !accepts(spec.storage, tensor->dtype) || tensor->bytes != spec_bytes(spec))
+            return {};
+        const File& file = checkpoint.shards()[tensor->shard];
+        auto& table = tables.emplace_back(tensor->bytes / sizeof(int64_t));
+        auto read = file.read(tensor->offset, table.data(), tensor->bytes);
+        if (!read) return read;
+        *std::get<const int64_t**>(spec.address) = table.data();
+        files.insert(file.path().filename().string());
+    }
+    auto sound = (*model)->check_weights(*config, weights);
+    if (sound) return {};
+    return fail(sound.error().code,
+                cat(sound.error().message, "; ", checkpoint.cure({files.begin(), files.end()})));
+}
+
 }  // namespace sluice

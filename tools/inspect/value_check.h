@@ -12,6 +12,7 @@
 
 #include "engine/model/weight_check.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/error.h"
 
 namespace sluice {
 
@@ -43,5 +44,10 @@ class ValueCheck {
     std::vector<std::string> damaged_;
     std::set<uint32_t> shards_;
 };
+
+// Reads the checkpoint's tables of ids, such as the experts of each token, and checks them as the
+// loader does (ModelDescription::check_weights). Tables of a wrong dtype or shape, or of a config
+// that is not understood, are not its business. The error names the first bad entry.
+Result<void> check_ids(const Checkpoint& checkpoint);
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include "cache/policy.h"
 #include "cache/predictor.h"
+#include "engine/model/model_shape.h"
 #include "io/text.h"
 #include "tools/options/command_table.h"
 #include "tools/options/option_table.h"
@@ -27,27 +28,29 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
     return out;
 }
 
-// Whether help lists the registered classes or names the default, so that tools/OPTIONS.md does not
-// depend on which classes there are.
+// Whether help lists the registered classes and known shapes or says where they are listed, so that
+// tools/OPTIONS.md does not depend on which there are.
 enum class Names { all, default_only };
 
-// The help of a row, the names of registered classes filled in.
+// The help of a row, the names of registered classes and known shapes filled in.
 std::string help_of(const OptionSpec& spec, Names which) {
     struct Mark {
         std::string_view mark;
         std::vector<std::string> names;
-        const char* by_default;
+        std::string instead;
     };
-    const Mark marks[] = {{"{policies}", policy_names(), default_policy},
-                          {"{predictors}", predictor_names(), default_predictor}};
+    const auto only = [](const char* by_default) {
+        return cat(by_default, " (default; --help-advanced lists all names)");
+    };
+    const Mark marks[] = {{"{policies}", policy_names(), only(default_policy)},
+                          {"{predictors}", predictor_names(), only(default_predictor)},
+                          {"{shapes}", shape_names(), "sluice help plan lists them"}};
     std::string out = spec.help;
     for (const Mark& one : marks) {
         const size_t at = out.find(one.mark);
         if (at == out.npos) continue;
         out.replace(at, one.mark.size(),
-                    which == Names::all
-                        ? joined(one.names, ", ")
-                        : cat(one.by_default, " (default; --help-advanced lists all names)"));
+                    which == Names::all ? joined(one.names, ", ") : one.instead);
     }
     return out;
 }

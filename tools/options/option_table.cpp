@@ -85,8 +85,8 @@ constexpr OptionSpec table[] = {
      on_off<&O::check>},
     {"--hashes", "FILE", once, inspect, task,
      "With --check: compare with the hashes in FILE; a new FILE is written", name<&O::hashes>},
-    {"--shape", "NAME", once, planning, task,
-     "Plan for a known model without its files: deepseek-v4.1-flash", name<&O::shape>},
+    {"--shape", "NAME", once, planning, task, "Plan for a known model without its files: {shapes}",
+     name<&O::shape>},
     {"--drive", "RATE", once, planning, task,
      "Assume a drive of this speed, such as 8.8GB (per second), instead of measuring", drive_rate},
     {"--only", "PARTS", once, bench, task,
@@ -260,8 +260,8 @@ constexpr OptionSpec table[] = {
      "answer without --session)",
      prompt_cache},
     {"--index-keys", "own|reference", advanced, answer | comparing | record, machine,
-     "reference: decode with the index keys of the official program, including its bug "
-     "(deepseek-v41.md section 3.7)",
+     "reference: decode with the index keys of the official program, including its bug; only for "
+     "models whose program has it",
      choice<&E::index_keys, index_keys>},
 
     {"--json", "", once, answer | inspect | simulating | bench | planning, output,

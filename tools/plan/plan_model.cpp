@@ -168,6 +168,11 @@ Result<std::unique_ptr<PlanModel>> model_to_plan(const EngineOptions& options,
     auto model = std::make_unique<PlanModel>();
     auto read = shape.empty() ? read_files(*model, options) : read_shape(*model, options, shape);
     if (!read) return tl::unexpected(read.error());
+    if (const int32_t layers = model->config().token_routed_layers; layers > 0) {
+        model->notes.push_back(cat(
+            "the first ", layers, layers == 1 ? " layer chooses" : " layers choose",
+            " experts by the token alone, so reading theirs starts as soon as the token is known"));
+    }
     return model;
 }
 

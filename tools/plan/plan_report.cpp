@@ -42,14 +42,16 @@ uint64_t all_bytes(const PlanModel& model) {
 
 std::string classes_text(const PlanReport& r) {
     const PlanModel& m = *r.model;
-    std::string out = formatted("{:<24} {:>9} {:>12} {:>17}  {}\n", "class of tensors", "tensors",
-                                "size", "bytes", "kept in");
+    size_t width = 24;
+    for (const TensorClass& c : m.classes) width = std::max(width, c.name.size());
+    std::string out = formatted("{:<{}} {:>9} {:>12} {:>17}  {}\n", "class of tensors", width,
+                                "tensors", "size", "bytes", "kept in");
     for (const TensorClass& c : m.classes) {
-        out += formatted("{:<24} {:>9} {:>12} {:>17}  {}\n", c.name, c.tensors, size_text(c.bytes),
-                         c.bytes, home_text(r, c));
+        out += formatted("{:<{}} {:>9} {:>12} {:>17}  {}\n", c.name, width, c.tensors,
+                         size_text(c.bytes), c.bytes, home_text(r, c));
     }
     const uint64_t all = all_bytes(m);
-    out += formatted("{:<24} {:>9} {:>12} {:>17}\n", "total", "", size_text(all), all);
+    out += formatted("{:<{}} {:>9} {:>12} {:>17}\n", "total", width, "", size_text(all), all);
     out += formatted("one expert: {}; {} in total; each token uses {}, {}\n",
                      size_text(m.expert_bytes), m.experts(), m.token_experts(),
                      size_text(m.token_experts() * m.expert_bytes));

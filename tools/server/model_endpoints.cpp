@@ -74,7 +74,8 @@ Result<std::string> count_tokens(const CountRoute& route, const ServedModel& mod
     return count_reply(route, ids->size());
 }
 
-Result<std::string> tokenize(const Tokenizer& tokenizer, std::string_view body) {
+Result<std::string> tokenize(const ServedModel& model, std::string_view body) {
+    const Tokenizer& tokenizer = model.run->engine->tokenizer();
     auto request = parse_object(body);
     if (!request) return tl::unexpected(request.error());
     auto content = (*request)["content"].string();
@@ -84,7 +85,7 @@ Result<std::string> tokenize(const Tokenizer& tokenizer, std::string_view body) 
     if (!begins) return as_usage(begins.error());
     JsonWriter json;
     json.begin_object().key("tokens").begin_array();
-    const auto begin = tokenizer.id(begin_token);
+    const auto begin = tokenizer.id(model.run->chat->tokens->begin);
     if (*begins && begin) json.value(*begin);
     for (const int32_t id : tokenizer.encode(*content)) json.value(id);
     return json.end_array().end_object().text();

@@ -20,7 +20,7 @@ std::string model_json(const ServedModel& model);
 
 // {"content": TEXT, "add_special": false} -> {"tokens": [...]}. With add_special the begin token
 // comes first. Content never becomes a control token. Errors: usage, corrupt (not JSON).
-Result<std::string> tokenize(const Tokenizer& tokenizer, std::string_view body);
+Result<std::string> tokenize(const ServedModel& model, std::string_view body);
 // {"tokens": [...]} -> {"content": TEXT}. Bytes that are no character become U+FFFD.
 Result<std::string> detokenize(const Tokenizer& tokenizer, std::string_view body);
 

@@ -114,7 +114,7 @@ void Service::add_endpoints(std::span<const ApiRoute> routes) {
     });
     endpoints_.back().polled = true;
     add("POST", "/tokenize", true, true,
-        [=](Exchange& e, Handled&) { reply_result(e, tokenize(tokenizer(), e.request().body)); });
+        [=](Exchange& e, Handled&) { reply_result(e, tokenize(model(), e.request().body)); });
     add("POST", "/detokenize", true, true,
         [=](Exchange& e, Handled&) { reply_result(e, detokenize(tokenizer(), e.request().body)); });
 }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -44,9 +45,8 @@ Result<Effort> effort(std::optional<int> asked, const PromptWording* wording) {
         return fail(Code::usage,
                     cat("reasoning effort ", *asked, " is out of range: it must be 1 to 100"));
     if (wording == nullptr)
-        return fail(Code::not_found,
-                    "reasoning efforts need the model's own texts, encoding/encoding*.py in its "
-                    "folder");
+        return fail(Code::not_found, cat("reasoning efforts need the model's own texts, ",
+                                         deepseek::chat_wording.pattern(), " in its folder"));
     const auto known = known_efforts(*wording);
     if (!known) return tl::unexpected(known.error());
     size_t i = 0;
@@ -67,9 +67,11 @@ Result<Effort> effort(std::optional<int> asked, const PromptWording* wording) {
 
 }  // namespace
 
-const ChatFormat deepseek_v4_chat{.tools = &deepseek_v4_tools,
+const ChatFormat deepseek_v4_chat{.tokens = &deepseek::chat_tokens,
+                                  .wording = &deepseek::chat_wording,
+                                  .tools = &deepseek_v4_tools,
                                   .head_token = "",
-                                  .later_system_token = "<｜User｜>",
+                                  .later_system_token = deepseek::chat_tokens.user,
                                   .joins_user_messages = true,
                                   .answer_begins_with_reminder = true,
                                   .effort = effort,

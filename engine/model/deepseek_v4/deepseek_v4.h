@@ -12,6 +12,8 @@ Result<ModelConfig> parse(const Json& root);
 std::vector<TensorSpec> describe(const ModelConfig& config, Weights& weights);
 // Which draft head the files hold, and of how many stages, against compress_ratios (section 5).
 Result<void> check_checkpoint(const Checkpoint& checkpoint, const ModelConfig& config);
+// "an MTP block", "3 DSpark stages"; empty: none, or neither of them.
+std::string draft_head_kind(const Checkpoint& checkpoint);
 // The tables of experts by token id: in range, and no expert twice for a token.
 Result<void> check_weights(const ModelConfig& config, const Weights& weights);
 // Section 3.

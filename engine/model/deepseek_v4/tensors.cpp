@@ -51,7 +51,31 @@ int32_t stage_of(std::string_view name) {
     return parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '.' ? stage : -1;
 }
 
+struct DraftHead {
+    int32_t stages = 0;
+    bool dspark = false, mtp = false;
+};
+
+DraftHead find_draft_head(const Checkpoint& checkpoint) {
+    DraftHead head;
+    for (const Tensor& tensor : checkpoint.tensors()) {
+        const int32_t stage = stage_of(tensor.name);
+        if (stage < 0) continue;
+        head.stages = std::max(head.stages, stage + 1);
+        head.dspark |= tensor.name.find(".markov_head.") != std::string::npos;
+        head.mtp |= tensor.name.find(".e_proj.") != std::string::npos;
+    }
+    return head;
+}
+
 }  // namespace
+
+std::string draft_head_kind(const Checkpoint& checkpoint) {
+    const DraftHead head = find_draft_head(checkpoint);
+    if (head.dspark == head.mtp) return "";
+    if (head.mtp) return "an MTP block";
+    return cat(head.stages, head.stages == 1 ? " DSpark stage" : " DSpark stages");
+}
 
 std::vector<TensorSpec> describe(const ModelConfig& c, Weights& weights) {
     std::vector<TensorSpec> specs;
@@ -75,15 +99,7 @@ std::vector<TensorSpec> describe(const ModelConfig& c, Weights& weights) {
 }
 
 Result<void> check_checkpoint(const Checkpoint& checkpoint, const ModelConfig& c) {
-    int32_t stages = 0;
-    bool dspark = false, mtp = false;
-    for (const Tensor& tensor : checkpoint.tensors()) {
-        const int32_t stage = stage_of(tensor.name);
-        if (stage < 0) continue;
-        stages = std::max(stages, stage + 1);
-        dspark |= tensor.name.find(".markov_head.") != std::string::npos;
-        mtp |= tensor.name.find(".e_proj.") != std::string::npos;
-    }
+    const auto [stages, dspark, mtp] = find_draft_head(checkpoint);
     const std::string folder = printable(checkpoint.folder().string());
     if (stages != c.draft_stages) {
         return fail(Code::corrupt,

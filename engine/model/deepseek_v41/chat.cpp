@@ -1,5 +1,6 @@
 #include "engine/model/deepseek_v41/chat.h"
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "io/text.h"
 
 namespace sluice {
@@ -20,7 +21,9 @@ Result<Effort> effort(std::optional<int> asked, const PromptWording*) {
 
 }  // namespace
 
-const ChatFormat deepseek_v41_chat{.tools = &deepseek_v41_tools,
+const ChatFormat deepseek_v41_chat{.tokens = &deepseek::chat_tokens,
+                                   .wording = &deepseek::chat_wording,
+                                   .tools = &deepseek_v41_tools,
                                    .head_token = system_token,
                                    .later_system_token = system_token,
                                    .joins_user_messages = false,

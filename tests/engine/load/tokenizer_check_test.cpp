@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "tests/support/tokenizers.h"
 
 namespace sluice {
@@ -16,13 +17,13 @@ ModelConfig config() {
 }
 
 std::string refusal(const ModelConfig& config) {
-    const auto checked = check_tokenizer(test::tiny_tokenizer(), config);
+    const auto checked = check_tokenizer(test::tiny_tokenizer(), deepseek::chat_tokens, config);
     REQUIRE_FALSE(checked);
     return checked.error().message;
 }
 
 TEST_CASE("tokenizer and config: ids that disagree are refused, naming the field") {
-    CHECK(check_tokenizer(test::tiny_tokenizer(), config()));
+    CHECK(check_tokenizer(test::tiny_tokenizer(), deepseek::chat_tokens, config()));
     ModelConfig wrong = config();
     wrong.bos = 5;
     CHECK(refusal(wrong).find("bos_token_id is 5") != std::string::npos);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/model/deepseek_v4/chat.h"
 #include "engine/text/answer_parser.h"
 #include "engine/text/prompt.h"
@@ -22,7 +23,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-const std::string bos(begin_token), eos(end_token);
+const std::string bos(deepseek::chat_tokens.begin), eos(deepseek::chat_tokens.end);
 const PromptOptions chat, thinks{PromptMode::thinking};
 
 Ids encode(const std::vector<Message>& messages, const PromptOptions& options = {}) {
@@ -88,7 +89,7 @@ const Json& official() {
 
 // Everything that an answer of this text is parsed to.
 AnswerParser::Piece parsed(PromptMode mode, const Ids& answer) {
-    AnswerParser parser(v4_tokenizer(), mode, &deepseek_v4_tools);
+    AnswerParser parser(v4_tokenizer(), &deepseek::chat_tokens, mode, &deepseek_v4_tools);
     AnswerParser::Piece all;
     const auto take = [&](AnswerParser::Piece piece) {
         all.reasoning += piece.reasoning;
@@ -102,14 +103,14 @@ AnswerParser::Piece parsed(PromptMode mode, const Ids& answer) {
 }
 
 PromptWording wording_of(const std::string& python) {
-    PromptWording out;
+    PromptWording out(deepseek::chat_wording);
     REQUIRE(out.add("encoding/encoding_dsv4.py", python));
     return out;
 }
 
 const PromptWording& shipped_wording() {
-    static const PromptWording wording =
-        *PromptWording::load({std::string(models_folder) + "/dsv4-rand-a", "", ""});
+    static const PromptWording wording = *PromptWording::load(
+        {std::string(models_folder) + "/dsv4-rand-a", "", ""}, deepseek::chat_wording);
     return wording;
 }
 
@@ -299,7 +300,8 @@ TEST_CASE("deepseek-v4 chat: calls are read as they are written, and forced as t
                         "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n"));
     CHECK(std::search(whole.begin(), whole.end(), prefix.begin(), prefix.end()) != whole.end());
     // V4.1's tags, with a space in them, are none of V4.
-    AnswerParser parser(v4_tokenizer(), PromptMode::chat, &deepseek_v4_tools);
+    AnswerParser parser(v4_tokenizer(), &deepseek::chat_tokens, PromptMode::chat,
+                        &deepseek_v4_tools);
     for (const int32_t id : v4_tokenizer().encode_with_added("<｜DSML｜ calls>\n")) parser.push(id);
     CHECK(parser.malformed() == "unknown tag");
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "tests/support/tokenizers.h"
 
 using namespace sluice;
@@ -14,7 +15,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-const std::string eos(end_token);
+const std::string eos(deepseek::chat_tokens.end);
 
 // The texts of a scripted stream, in which the name of a control token stands for the token.
 struct Answer {
@@ -24,7 +25,7 @@ struct Answer {
 };
 
 Answer parse(PromptMode mode, const std::vector<std::string>& stream) {
-    AnswerParser parser(tiny_tokenizer(), mode);
+    AnswerParser parser(tiny_tokenizer(), &deepseek::chat_tokens, mode);
     Answer answer{};
     auto take = [&](const AnswerParser::Piece& piece) {
         answer.reasoning += piece.reasoning;
@@ -72,7 +73,7 @@ TEST_CASE("answer: a thought that never closes is the content, flagged") {
 }
 
 TEST_CASE("answer: a thought that never closes stays reasoning if asked to") {
-    AnswerParser parser(tiny_tokenizer(), PromptMode::thinking);
+    AnswerParser parser(tiny_tokenizer(), &deepseek::chat_tokens, PromptMode::thinking);
     std::string reasoning;
     for (int32_t id : tiny_tokenizer().encode("Über 20 °C")) reasoning += parser.push(id).reasoning;
     const AnswerParser::Piece last = parser.finish(Unclosed::stays_reasoning);
@@ -98,7 +99,7 @@ TEST_CASE("answer: unexpected tags and control tokens appear in no text") {
     CHECK(second.content == "bc");  // only the open thought is repeated
     CHECK(second.unclosed);
     // The letters of a tag are text; only the token ends a thought.
-    AnswerParser parser(tiny_tokenizer(), PromptMode::thinking);
+    AnswerParser parser(tiny_tokenizer(), &deepseek::chat_tokens, PromptMode::thinking);
     std::string reasoning;
     for (int32_t id : tiny_tokenizer().encode("```\n</think>\n```"))
         reasoning += parser.push(id).reasoning;
@@ -109,7 +110,7 @@ TEST_CASE("answer: unexpected tags and control tokens appear in no text") {
 TEST_CASE(
     "answer: a character split between tokens comes out whole, but not across a control token") {
     const std::string text = "日本語 👩‍👩‍👧 naïve";
-    AnswerParser parser(tiny_tokenizer(), PromptMode::chat);
+    AnswerParser parser(tiny_tokenizer(), &deepseek::chat_tokens, PromptMode::chat);
     std::string content;
     for (unsigned char byte : text) {
         const Ids one = tiny_tokenizer().encode(std::string(1, static_cast<char>(byte)));
@@ -119,7 +120,7 @@ TEST_CASE(
     content += parser.finish().content;
     CHECK(content == text);
 
-    AnswerParser cut(tiny_tokenizer(), PromptMode::thinking);
+    AnswerParser cut(tiny_tokenizer(), &deepseek::chat_tokens, PromptMode::thinking);
     CHECK(cut.push(tiny_tokenizer().encode("\xe6")[0]).reasoning.empty());
     const auto closed = cut.push(*tiny_tokenizer().id("</think>"));
     CHECK(closed.reasoning == "\xef\xbf\xbd");
@@ -130,6 +131,6 @@ TEST_CASE(
 }
 
 TEST_CASE("answer: ids outside the vocabulary have no text") {
-    AnswerParser parser(tiny_tokenizer(), PromptMode::chat);
+    AnswerParser parser(tiny_tokenizer(), &deepseek::chat_tokens, PromptMode::chat);
     for (int32_t id : {-1, 4096, INT32_MAX}) CHECK(parser.push(id).content.empty());
 }

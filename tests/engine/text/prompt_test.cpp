@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/text.h"
@@ -32,7 +33,8 @@ struct Conversation {
 };
 
 // Parts of the expected strings.
-const std::string bos(begin_token), eos(end_token), effort = cat("<｜System｜>", effort75);
+const std::string bos(deepseek::chat_tokens.begin),
+    eos(deepseek::chat_tokens.end), effort = cat("<｜System｜>", effort75);
 const PromptOptions chat;
 
 std::vector<Conversation> plain_conversations() {

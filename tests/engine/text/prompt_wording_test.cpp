@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "io/text.h"
 #include "tests/support/messages.h"
 #include "tests/support/paths.h"
@@ -26,7 +27,9 @@ struct ModelWith {
         fs::create_directory(folder / "encoding");
         for (const auto& [name, text] : files) folder.write("encoding/" + name, text);
     }
-    Result<PromptWording> load() const { return PromptWording::load({folder.path(), "", ""}); }
+    Result<PromptWording> load() const {
+        return PromptWording::load({folder.path(), "", ""}, deepseek::chat_wording);
+    }
     PromptWording good() const {
         auto wording = load();
         REQUIRE_MESSAGE(wording, (wording ? "" : wording.error().message));
@@ -56,7 +59,8 @@ std::string refusal(const Result<T>& result, Code code) {
 
 TEST_CASE("wording: the texts of the test checkpoints") {
     for (const char* model : {"dsv41-tiny", "dsv41-rand-a"}) {
-        const auto wording = PromptWording::load({fs::path(test::models_folder) / model, "", ""});
+        const auto wording = PromptWording::load({fs::path(test::models_folder) / model, "", ""},
+                                                 deepseek::chat_wording);
         REQUIRE(wording);
         CHECK(filled(wording->response_format()) ==
               "## Form of the answer\n\nOnly JSON of this form:\nS");
@@ -68,11 +72,12 @@ TEST_CASE("wording: the texts of the test checkpoints") {
 TEST_CASE("wording: a missing folder is told with the command that fetches it") {
     const TempFolder folder;
     const ModelFolder cached{folder.path(), "org/name", "main"};
-    const std::string message = refusal(PromptWording::load(cached), Code::not_found);
+    const std::string message =
+        refusal(PromptWording::load(cached, deepseek::chat_wording), Code::not_found);
     says(message, {"no encoding/encoding*.py",
                    "hf download org/name --revision main --include 'encoding/*'"});
     const ModelFolder plain{folder.path(), "", ""};
-    says(refusal(PromptWording::load(plain), Code::not_found),
+    says(refusal(PromptWording::load(plain, deepseek::chat_wording), Code::not_found),
          {"hf download REPO --local-dir ", " --include 'encoding/*'"});
     // Other files in it are none.
     const ModelWith other(Files{{"test_encoding.py", "A = 'x'"}, {"encoding.txt", "x"}});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/model/deepseek_v41/chat.h"
 #include "engine/text/answer_parser.h"
 #include "engine/text/prompt_writer.h"
@@ -38,7 +39,7 @@ Ids ids_of(std::string_view text) {
 }
 
 Parsed parse(const Ids& ids, PromptMode mode = PromptMode::chat) {
-    AnswerParser parser(tiny_tokenizer(), mode, &deepseek_v41_tools);
+    AnswerParser parser(tiny_tokenizer(), &deepseek::chat_tokens, mode, &deepseek_v41_tools);
     Parsed out;
     const auto take = [&](AnswerParser::Piece piece) {
         out.reasoning += piece.reasoning;
@@ -181,7 +182,7 @@ TEST_CASE("tool calls: inside reasoning they are text of the reasoning") {
     CHECK(both.content == "c");
     CHECK(listed(both.calls) == two_listed);
     // Without declared tools, the marker is dropped like any control token.
-    AnswerParser plain(tiny_tokenizer(), PromptMode::chat);
+    AnswerParser plain(tiny_tokenizer(), &deepseek::chat_tokens, PromptMode::chat);
     std::string content;
     for (int32_t id : ids_of("a<｜DSML｜ calls>")) content += plain.push(id).content;
     CHECK(content + plain.finish().content == "a< calls>");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/text/prompt.h"
 #include "io/text.h"
 #include "tests/support/conversation.h"
@@ -20,7 +21,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-const std::string bos(begin_token), eos(end_token);
+const std::string bos(deepseek::chat_tokens.begin), eos(deepseek::chat_tokens.end);
 const std::string weather_tool =
     R"({"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}})";
 const std::string weather_line =
@@ -28,8 +29,8 @@ const std::string weather_line =
     R"({"city": {"type": "string"}}}})";
 
 const PromptWording& tiny_wording() {
-    static const PromptWording wording =
-        *PromptWording::load({std::filesystem::path(models_folder) / "dsv41-tiny", "", ""});
+    static const PromptWording wording = *PromptWording::load(
+        {std::filesystem::path(models_folder) / "dsv41-tiny", "", ""}, deepseek::chat_wording);
     return wording;
 }
 
@@ -240,12 +241,12 @@ TEST_CASE("tool prompt: tools need names, wording and a marker") {
     form.response_format = "{}";
     says(refusal({user("u")}, form, Code::not_found), {"encoding/encoding*.py"});
 
-    PromptWording unknown;
+    PromptWording unknown(deepseek::chat_wording);
     REQUIRE(unknown.add("encoding/e.py", "TOOLS_TEMPLATE = '{tool_schemas} {other}'"));
     options.wording = &unknown;
     says(refusal({user("u")}, options, Code::unsupported),
          {"encoding/e.py: TOOLS_TEMPLATE: unknown field {other}"});
-    PromptWording without;
+    PromptWording without(deepseek::chat_wording);
     REQUIRE(without.add("encoding/e.py", "TOOLS_TEMPLATE = 'no tools'"));
     options.wording = &without;
     says(refusal({user("u")}, options, Code::unsupported), {"no field {tool_schemas}"});

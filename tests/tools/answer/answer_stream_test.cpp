@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/model/deepseek_v41/chat.h"
 #include "tests/support/tokenizers.h"
 
@@ -24,6 +25,7 @@ struct Seen {
 // In the text, the names of control tokens stand for the tokens.
 Seen stream(const std::string& text, StreamOptions options = {}) {
     options.tools = &deepseek_v41_tools;
+    options.tokens = &deepseek::chat_tokens;
     const std::vector<int32_t> ends{1};
     auto answer = AnswerStream::create(tiny_tokenizer(), ends, options);
     REQUIRE(answer);
@@ -90,7 +92,7 @@ TEST_CASE("answer stream: stop strings see the content, not the calls") {
 
 TEST_CASE("answer stream: an unfinished or malformed call is content with a note") {
     for (const std::string& text : {call.substr(0, call.size() - 1), call.substr(0, 40)}) {
-        for (const std::string& end : {std::string(), std::string(end_token)}) {
+        for (const std::string& end : {std::string(), std::string(deepseek::chat_tokens.end)}) {
             const Seen seen = stream("I ask" + text + end);
             CHECK(seen.content == "I ask" + text);
             CHECK(seen.calls.empty());

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "engine/model/deepseek_v41/chat.h"
 #include "engine/text/prompt.h"
 #include "tests/support/models.h"
@@ -85,7 +86,7 @@ TEST_CASE("answers in turns are the same with the cache and need only the tail o
         SessionSource source(*session);
         return answer(source, messages).text;
     };
-    CachedSource source(*session, prompts, tokenizer);
+    CachedSource source(*session, prompts, tokenizer, deepseek::chat_tokens);
     std::string long_text;
     for (int i = 0; i < 30; ++i) long_text += "The river runs to the sea. ";
     std::vector<Message> first = {{Role::system, long_text}, {Role::user, "Where is it?"}};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/model/deepseek/chat_parts.h"
 #include "io/json.h"
 #include "tests/support/tokenizers.h"
 #include "tools/answer/answer_format.h"
@@ -65,6 +66,7 @@ GenerateOptions greedy() {
     GenerateOptions options;
     options.sampler.temperature = 0;
     options.context = 1000;
+    options.stream.tokens = &deepseek::chat_tokens;
     return options;
 }
 

@@ -156,6 +156,27 @@ TEST_CASE("inspect: an unknown model is listed without classes, and a note says 
           std::string::npos);
 }
 
+TEST_CASE("inspect: the kind of draft head is named, and tables of ids are a class") {
+    const auto opened = open_folder(v4);
+    REQUIRE(opened);
+    CHECK(class_of(*opened, "draft head (mtp.*), 2 DSpark stages").tensors == 212);
+    CHECK(class_of(*opened, "experts by token id").bytes == 2 * 560 * 3 * 8);
+    CHECK(list_tensors(*opened).unaccounted.empty());
+    // A checkpoint of an MTP block has its projections.
+    TempFolder folder;
+    link_files(v4, folder / "model");
+    for (const std::string name : {index_file, std::string("model-00010-of-00010.safetensors")}) {
+        const auto path = folder / "model" / name;
+        std::string bytes = read_file(path);
+        const std::string from = ".markov_head.", to = ".e_proj.xxxx.";
+        for (size_t at; (at = bytes.find(from)) != bytes.npos;) bytes.replace(at, from.size(), to);
+        replace_file(path, bytes);
+    }
+    const auto block = open_folder(folder / "model");
+    REQUIRE_MESSAGE(block, (block ? "" : block.error().message));
+    CHECK(class_of(*block, "draft head (mtp.*), an MTP block").tensors == 212);
+}
+
 TEST_CASE("inspect: text and JSON say the same") {
     auto opened = open_folder(random_a);
     REQUIRE(opened);

@@ -77,6 +77,36 @@ TEST_CASE("values that cannot be weights are found, however their bytes are cut"
     }
 }
 
+TEST_CASE("inspect --check refuses tables of ids that every run would refuse") {
+    TempFolder root;
+    const auto folder = root / "model";
+    link_files(v4, folder);
+    auto opened = open_folder(folder);
+    REQUIRE(opened);
+    CHECK(check_ids(*opened));
+    const Tensor* table = opened->find("layers.1.ffn.gate.tid2eid");
+    REQUIRE(table);
+    const auto path = opened->shards()[table->shard].path();
+    const std::string whole = read_file(path);
+    const auto refused = [&](uint64_t element, int64_t value) {
+        std::string bytes = whole;
+        std::memcpy(bytes.data() + table->offset + element * 8, &value, 8);
+        replace_file(path, bytes);
+        auto damaged = open_folder(folder);
+        REQUIRE(damaged);
+        const auto checked = check_ids(*damaged);
+        REQUIRE(!checked);
+        CHECK(checked.error().code == Code::corrupt);
+        return checked.error().message;
+    };
+    CHECK(refused(3 * 17 + 2, 12)
+              .starts_with("tensor layers.1.ffn.gate.tid2eid: expert 12 does not exist, listed for "
+                           "token 17; "));
+    int64_t first;
+    std::memcpy(&first, whole.data() + table->offset, 8);
+    CHECK(refused(1, first).find(" is listed twice for token 0; ") != std::string::npos);
+}
+
 TEST_CASE("inspect --check refuses values that every run would refuse") {
     Copy copy;
     InspectOptions options;

@@ -4,8 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "engine/forward/state.h"
 #include "io/json.h"
 #include "tests/support/models.h"
 
@@ -62,13 +64,14 @@ constexpr uint64_t gib = uint64_t{1} << 30;
 }  // namespace
 
 TEST_CASE("the plan's placement is the engine's, line by line") {
-    std::vector<EngineOptions> cases(6, test::model_options("dsv41-tiny"));
+    std::vector<EngineOptions> cases(7, test::model_options("dsv41-tiny"));
     cases[1].cache_slots = 0;
     cases[2].context = 4096, cases[2].chunk = 64;
     cases[3].ram = 40u << 20;
     cases[4] = test::model_options("dsv41-rand-a");
     cases[4].tuning.in_flight_max = 3;
     cases[5].chunk = 64, cases[5].cache_slots = 100;  // chunk groups
+    cases[6] = test::model_options("dsv4-rand-a");
     for (size_t i = 0; i < cases.size(); ++i) {
         CAPTURE(i);
         const auto engine = test::load_engine(cases[i]);
@@ -118,6 +121,31 @@ TEST_CASE("bytes per class of the released model, from its shape alone") {
     for (const TensorClass& c : m.classes) {
         if (c.name == "Engram tables") CHECK(c.bytes == (384006168ull + 384016682) * 264);
     }
+}
+
+TEST_CASE("bytes per class of a released model that routes by token id, from its shape alone") {
+    auto read = model_to_plan({}, "deepseek-v4-flash");
+    REQUIRE(read);
+    const PlanModel& m = **read;
+    uint64_t backbone = 0;
+    for (const TensorClass& c : m.classes) {
+        const bool end = c.name == "head" || c.name == "embedding";
+        if (end) CHECK(c.bytes == 1059061760);
+        if (!end && c.home != Home::table) backbone += c.bytes;
+        if (c.name == "experts by token id") CHECK(c.bytes == 18616320);
+    }
+    CHECK(backbone == 6727835868);
+    CHECK(m.bytes(Home::table) == 147169738752);
+    CHECK(m.token_experts() == 258);
+    CHECK(m.token_experts() * m.expert_bytes == 3449290752);
+    const auto& notes = m.notes;
+    CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+        return note.starts_with("the first 3 layers choose experts by the token alone");
+    }));
+    // Compressed rows of 1024 bytes and index keys of 256, of what a token adds to either.
+    const ModelConfig& c = m.config();
+    const uint64_t more = State::bytes(c, 1 << 20) - State::bytes(c, 1 << 19);
+    CHECK(static_cast<double>(more) / (1 << 19) == doctest::Approx(6880));
 }
 
 TEST_CASE("the classes of a checkpoint add up to all its bytes") {
