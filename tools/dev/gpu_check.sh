@@ -3,7 +3,7 @@
 # device for several cache and chunk sizes, identical bits over restarts and budgets, the sanitizer, the speed of the kernels, and
 # the released models' shapes (decode with every expert in VRAM, prompts, peak memory with the budget of an 8 GB GPU).
 #   [GPU_CHECK_JOBS=8] gpu_check.sh BUILD_FOLDER [STAGE...]
-# BUILD_FOLDER holds sluice, tests/tests_kernels (or tests_kernels), bench_gpu, make_checkpoint and snapshot_bits of a CUDA build.
+# BUILD_FOLDER holds sluice, tests/tests_kernels and tests/tests_engine (or without tests/), bench_gpu, make_checkpoint and snapshot_bits of a CUDA build.
 # Stages: tests golden bits snapshots sanitizer bench shapes; without any, all of them. `shapes` needs 45 GiB in /dev/shm and 43 GiB of VRAM.
 # Exit 0 if all passed.
 set -uo pipefail
@@ -172,6 +172,9 @@ if has tests; then
     kernels=$build/tests/tests_kernels
     [ -x "$kernels" ] || kernels=$build/tests_kernels
     check "kernel tests" "$kernels"
+    engine=$build/tests/tests_engine
+    [ -x "$engine" ] || engine=$build/tests_engine
+    check "layers on the device" env SLUICE_TEST_DEVICE=cuda "$engine" -tc="layers of dsv4*,a device computes*"
 fi
 
 if has sanitizer && command -v compute-sanitizer >/dev/null; then

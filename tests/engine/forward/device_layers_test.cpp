@@ -1,5 +1,6 @@
-// A device beside the CPU, layer by layer: each layer of the device starts from the CPU's streams, so
-// that what one rounds differently does not reach the next. Needs a GPU: SLUICE_TEST_DEVICE=cuda.
+// A device beside the CPU, layer by layer: each layer of the device starts from the CPU's streams,
+// so that what one rounds differently does not reach the next. Needs a GPU:
+// SLUICE_TEST_DEVICE=cuda.
 #include <doctest/doctest.h>
 
 #include <algorithm>
