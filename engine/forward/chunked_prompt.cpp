@@ -20,14 +20,20 @@ std::vector<Piece> pieces(const Pass& pass, const ChunkStore& store, int32_t lay
     const ModelConfig& c = pass.runtime.config;
     const Workspace& ws = pass.workspace;
     const size_t n = pass.at.n, streams = n * c.hc;
-    const size_t rope = (n + rope_lookback(c)) * (c.rope_dim / 2) * sizeof(float);
     const bool first = layer == 0;
     std::vector<Piece> all = {
-        {ws.streams.h, store.h, streams * c.hidden * sizeof(bf16), true, true},
-        {ws.ropes.plain_cos, store.ropes.plain_cos, rope, first, true},
-        {ws.ropes.plain_sin, store.ropes.plain_sin, rope, first, true},
-        {ws.ropes.yarn_cos, store.ropes.yarn_cos, rope, first, true},
-        {ws.ropes.yarn_sin, store.ropes.yarn_sin, rope, first, true}};
+        {ws.streams.h, store.h, streams * c.hidden * sizeof(bf16), true, true}};
+    // A table begins where the pass needs it; what lies before belongs to the chunk before.
+    const auto table = [&](float* device, float* host, const RopeTable& rope) {
+        const int64_t skipped = rope.first - (pass.at.first - rope_lookback(c));
+        const int64_t skip = skipped * rope.half;
+        const auto count = static_cast<size_t>(rope.count) * static_cast<size_t>(rope.half);
+        all.push_back({device + skip, host + skip, count * sizeof(float), first, true});
+    };
+    table(ws.ropes.plain_cos, store.ropes.plain_cos, pass.plain);
+    table(ws.ropes.plain_sin, store.ropes.plain_sin, pass.plain);
+    table(ws.ropes.yarn_cos, store.ropes.yarn_cos, pass.yarn);
+    table(ws.ropes.yarn_sin, store.ropes.yarn_sin, pass.yarn);
     if (!c.arithmetic.own_mix) {
         all.push_back({ws.streams.pre_a, store.pre, streams * sizeof(float), true, true});
     }
