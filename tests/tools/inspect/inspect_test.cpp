@@ -165,7 +165,7 @@ TEST_CASE("inspect: the kind of draft head is named, and tables of ids are a cla
     // A checkpoint of an MTP block has its projections.
     TempFolder folder;
     link_files(v4, folder / "model");
-    for (const std::string name : {index_file, std::string("model-00010-of-00010.safetensors")}) {
+    for (const std::string& name : {index_file, std::string("model-00010-of-00010.safetensors")}) {
         const auto path = folder / "model" / name;
         std::string bytes = read_file(path);
         const std::string from = ".markov_head.", to = ".e_proj.xxxx.";

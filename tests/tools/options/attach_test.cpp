@@ -19,7 +19,7 @@ TEST_CASE("a server can be given as a flag or as a word or as a variable or in a
         CHECK(options.attach.loading_flag == "");
     };
     given(s.good({"--attach", url}), "--attach", true);
-    given(s.good({"--server", url, "-p", "x"}), "--attach", true);
+    given(s.good({"--server", url, "-p", "x"}), "--server", true);
     given(s.good({url}), "--attach", true);
     given(s.good({"m", url}), "--attach", true);
     CHECK(s.good({url, "m"}).engine.locations == std::vector<std::string>{"m"});
