@@ -131,7 +131,9 @@ if has bits; then
     while read -r model one few group <&3; do
         trace=$work/$model.json
         for i in 1 2 3 4 5 6 7 8 9 10; do
-            check "bits $model: restart $i" "$sluice" $models/$model --verify "$trace" --vram-slots $((one * i)) --chunk $i
+            # One to four times the experts of a token: as many as the smallest model has.
+            check "bits $model: restart $i" \
+                "$sluice" $models/$model --verify "$trace" --vram-slots $((one * (1 + (i - 1) % 4))) --chunk $i
         done
         check "bits $model: cache off, prefetch 2" \
             "$sluice" $models/$model --verify "$trace" --vram-slots off --cache-slots off --prefetch 2
