@@ -1,6 +1,6 @@
 // What differs between the chat encodings of models. encode_chat() (prompt.h) has the frame that
-// they share; a ChatFormat is a model's own part of it, a constant beside the model's name
-// (deepseek_v41.h, deepseek_v4.h). Everything that encodes or parses a conversation is given one.
+// they share; a ChatFormat is a model's own part of it, a constant in the model's folder (chat.h).
+// Everything that encodes or parses a conversation is given one.
 #pragma once
 
 #include <optional>
