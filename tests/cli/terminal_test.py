@@ -242,8 +242,9 @@ for during in ("", "Tell me a story\r"):
     chat.process.send_signal(signal.SIGCONT)
     settle(chat, 0.3) if not during else chat.read(0.5)
     check("gone on with: keys and pastes are its own again", not chat.modes_kept() and "\x1b[?2004h" in chat.text)
-    chat.interrupt()
-    chat.expect(PROMPT)
+    if during:  # on an empty line a second Ctrl-C, that of leave(), would quit
+        chat.interrupt()
+        chat.expect(PROMPT)
     leave(chat)
 
 # ---- stderr elsewhere, standard input typed ----------------------------------------------------------------
