@@ -275,8 +275,9 @@ namespace {
 
 // Lines that are typed, up to Ctrl-D: the terminal's own lines end after 4,095 bytes.
 Result<std::string> typed_text(const Terminal& terminal) {
-    std::fprintf(stderr, "sluice: type the prompt; Ctrl-D on an empty line ends it\n");
+    // First: whoever sees the invitation may type at once.
     const auto reader = make_line_reader(terminal, "");
+    std::fprintf(stderr, "sluice: type the prompt; Ctrl-D on an empty line ends it\n");
     std::string text;
     while (true) {
         const LineReader::Line line = reader->read("");
