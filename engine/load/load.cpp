@@ -328,8 +328,8 @@ Result<void> fill(Loaded& loaded, const Plan& plan, const LoadControl& control) 
                                 rt.embedding.span(), *slots, control);
     if (!weights) return tl::unexpected(weights.error());
     if (rt.model->check_weights) {
-        auto sound = rt.model->check_weights(rt.config, rt.weights);
-        if (!sound) return located(rt.checkpoint, rt.checkpoint.folder(), sound.error());
+        auto sound = rt.model->check_weights(rt.checkpoint, rt.config, rt.weights);
+        if (!sound) return sound;
     }
     loaded.facts.bytes = weights->bytes;
     loaded.facts.seconds = weights->seconds;

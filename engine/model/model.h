@@ -81,7 +81,9 @@ struct ModelDescription {
     // the fields or tensors that contradict each other.
     Result<void> (*check_checkpoint)(const Checkpoint& checkpoint, const ModelConfig& config);
     // Values of loaded tables of ids (Storage::i64), which are in host memory; null: none.
-    Result<void> (*check_weights)(const ModelConfig& config, const Weights& weights);
+    // Errors name the shard, the tensor and how to fetch it.
+    Result<void> (*check_weights)(const Checkpoint& checkpoint, const ModelConfig& config,
+                                  const Weights& weights);
     // All sub-layers of a layer, from pass.streams to pass.streams. Errors as those of forward().
     Result<void> (*run_layer)(Pass& pass, int32_t layer);
     std::vector<NamedShape> shapes;

@@ -167,8 +167,7 @@ std::string cut_reasoning_text(const Answer& answer) {
     if (answer.finish != Finish::length) return "";
     if (!answer.unclosed && !answer.cut_reasoning && !no_answer) return "";
     return cat("cut off after ", counted(answer.completion_tokens, "token"), " of reasoning",
-               answer.unclosed ? ", which is shown as the answer" : "",
-               "; raise -n, or --reasoning off");
+               answer.unclosed ? ", which is shown as the answer" : "", "; raise -n");
 }
 
 std::string context_advice(const RunFacts& facts) {

@@ -96,7 +96,6 @@ Result<void> check_ids(const Checkpoint& checkpoint) {
     Weights weights;
     const auto specs = (*model)->describe(*config, weights);
     std::vector<std::vector<int64_t>> tables;
-    std::set<std::string> files;
     for (const TensorSpec& spec : specs) {
         if (spec.storage != Storage::i64) continue;
         const Tensor* tensor = checkpoint.find(spec.name);
@@ -107,12 +106,8 @@ Result<void> check_ids(const Checkpoint& checkpoint) {
         auto read = file.read(tensor->offset, table.data(), tensor->bytes);
         if (!read) return read;
         *std::get<const int64_t**>(spec.address) = table.data();
-        files.insert(file.path().filename().string());
     }
-    auto sound = (*model)->check_weights(*config, weights);
-    if (sound) return {};
-    return fail(sound.error().code,
-                cat(sound.error().message, "; ", checkpoint.cure({files.begin(), files.end()})));
+    return (*model)->check_weights(checkpoint, *config, weights);
 }
 
 }  // namespace sluice

@@ -15,7 +15,8 @@ Result<void> check_checkpoint(const Checkpoint& checkpoint, const ModelConfig& c
 // "an MTP block", "3 DSpark stages"; empty: none, or neither of them.
 std::string draft_head_kind(const Checkpoint& checkpoint);
 // The tables of experts by token id: in range, and no expert twice for a token.
-Result<void> check_weights(const ModelConfig& config, const Weights& weights);
+Result<void> check_weights(const Checkpoint& checkpoint, const ModelConfig& config,
+                           const Weights& weights);
 // Section 3.
 Result<void> run_layer(Pass& pass, int32_t layer);
 

@@ -121,22 +121,28 @@ Result<void> check_checkpoint(const Checkpoint& checkpoint, const ModelConfig& c
     return {};
 }
 
-Result<void> check_weights(const ModelConfig& c, const Weights& weights) {
+Result<void> check_weights(const Checkpoint& checkpoint, const ModelConfig& c,
+                           const Weights& weights) {
     const auto k = static_cast<size_t>(c.top_k);
     std::vector<int32_t> seen(static_cast<size_t>(c.experts));
     for (int32_t layer = 0; layer < c.token_routed_layers; ++layer) {
+        const std::string name = cat("layers.", layer, ".ffn.gate.tid2eid");
+        const auto bad = [&](int64_t expert, const char* why, int32_t token) {
+            const auto& path = checkpoint.shards()[checkpoint.find(name)->shard].path();
+            return fail(Code::corrupt,
+                        cat(printable(path.string()), ": tensor ", name, ": expert ", expert, why,
+                            " for token ", token, "; the file is damaged; ",
+                            checkpoint.cure({path.filename().string()})));
+        };
         std::ranges::fill(seen, -1);
         const int64_t* row = weights.layers[layer].token_experts;
         for (int32_t token = 0; token < c.vocab; ++token, row += k) {
             for (size_t i = 0; i < k; ++i) {
-                const auto bad = [&](const char* why) {
-                    return fail(Code::corrupt,
-                                cat("tensor layers.", layer, ".ffn.gate.tid2eid: expert ", row[i],
-                                    why, " for token ", token));
-                };
-                if (row[i] < 0 || row[i] >= c.experts) return bad(" does not exist, listed");
+                if (row[i] < 0 || row[i] >= c.experts) {
+                    return bad(row[i], " does not exist, listed", token);
+                }
                 int32_t& last = seen[static_cast<size_t>(row[i])];
-                if (last == token) return bad(" is listed twice");
+                if (last == token) return bad(row[i], " is listed twice", token);
                 last = token;
             }
         }

@@ -313,7 +313,7 @@ TEST_CASE("deepseek-v4: a table of token ids with wrong experts is refused by to
         V4Copy copy;
         const auto value = little_endian(static_cast<uint64_t>(c.expert));
         copy.damage_shard(3, mutate::patched(bytes, table, c.at, value));
-        refused(copy, Code::corrupt, {table, c.says});
+        refused(copy, Code::corrupt, {"model-00003-of-00010.safetensors: tensor", table, c.says});
     }
     V4Copy twice;
     const uint64_t first =

@@ -100,8 +100,9 @@ TEST_CASE("inspect --check refuses tables of ids that every run would refuse") {
         return checked.error().message;
     };
     CHECK(refused(3 * 17 + 2, 12)
-              .starts_with("tensor layers.1.ffn.gate.tid2eid: expert 12 does not exist, listed for "
-                           "token 17; "));
+              .starts_with(cat(path.string(),
+                               ": tensor layers.1.ffn.gate.tid2eid: expert 12 does not exist, "
+                               "listed for token 17; ")));
     int64_t first;
     std::memcpy(&first, whole.data() + table->offset, 8);
     CHECK(refused(1, first).find(" is listed twice for token 0; ") != std::string::npos);
