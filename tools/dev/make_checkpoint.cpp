@@ -30,6 +30,7 @@
 #include "engine/model/engram_hash.h"
 #include "engine/model/model.h"
 #include "engine/model/model_shape.h"
+#include "engine/model/weight_check.h"
 #include "engine/text/tokenizer.h"
 #include "io/file.h"
 #include "io/format.h"
@@ -85,24 +86,11 @@ int rank(Storage storage) {  // order of dtypes in a shard
     return 6;
 }
 
-uint64_t element_bytes(Storage storage) {
-    switch (storage) {
-        case Storage::i64:
-            return 8;
-        case Storage::f32:
-            return 4;
-        case Storage::bf16:
-            return 2;
-        default:
-            return 1;
-    }
-}
-
 // ---- layout -------------------------------------------------------------------------------------
 
 PlannedTensor planned(std::string name, Storage storage, std::vector<uint64_t> shape,
                       uint64_t repeat = 1) {
-    uint64_t bytes = element_bytes(storage);
+    uint64_t bytes = value_bytes(storage);
     for (uint64_t size : shape) bytes *= size;
     return {std::move(name), tag(storage), std::move(shape), storage, 32 * repeat, 0, bytes};
 }
